@@ -1,0 +1,1 @@
+"""agentmath: training language models that solve mathematics with tools."""

@@ -1,0 +1,220 @@
+"""One trajectory, one pass: generate, pause, execute, resume.
+
+    engine.generate -> agent.read -> tool.run -> agent.insert -> Turn appended -> engine.generate -> ...
+
+A pass ends when the trajectory is finished or when a segment bound is reached; then it is parked and goes on in a later
+step with newer weights. An infrastructure failure ends it with StopReason.ERROR; it is never scored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from agentmath.config.rollout import RolloutSection
+from agentmath.core.errors import EngineError, SandboxError
+from agentmath.core.interfaces import Action, Agent, RolloutEngine, Tool
+from agentmath.core.types import (
+    Completion,
+    Sampling,
+    Segment,
+    SpanKind,
+    StopReason,
+    Tokens,
+    ToolResult,
+    Trajectory,
+    Turn,
+)
+
+MAX_EMPTY_BLOCKS_IN_A_ROW = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """What the episodes of one collection share: who speaks, who generates, who executes, and the budgets."""
+
+    agent: Agent
+    engine: RolloutEngine
+    tool: Tool
+    section: RolloutSection
+    seed: int
+    purpose: str
+    """Part of every request's seed, so that evaluation and training draw different numbers."""
+    temperature: float
+
+
+@dataclass(kw_only=True)
+class Pass:
+    """Counters of the pass in progress."""
+
+    session: int
+    """The engine's key of this trajectory."""
+    tool_session: str | None = None
+    num_sampled_tokens: int = 0
+    num_tool_calls: int = 0
+    num_empty_blocks: int = 0
+    """Empty code blocks in a row."""
+
+
+def request_seed(stage: Stage, trajectory: Trajectory) -> int:
+    """63-bit seed of the next request: a function of who it is and how far it got, never of when it ran."""
+    who = (stage.seed, stage.purpose, trajectory.ordinal, trajectory.sample_index, trajectory.num_sampled_tokens)
+    digest = hashlib.blake2b("/".join(map(str, who)).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1
+
+
+def engine_session(trajectory: Trajectory) -> int:
+    """The engine's key of a trajectory; sorting by it sorts by task, then by sample."""
+    return (trajectory.ordinal << 16) | trajectory.sample_index
+
+
+async def run_pass(trajectory: Trajectory, stage: Stage, *, step: int) -> None:
+    """Carry the trajectory on until it is finished or a segment bound is reached."""
+    first_turn = len(trajectory.turns)
+    state = Pass(session=engine_session(trajectory))
+    trajectory.stop_reason = None
+    try:
+        if trajectory.num_tool_calls:
+            state.tool_session = await _replay(trajectory, stage.tool)
+        while trajectory.stop_reason is None:
+            await _take_turn(trajectory, stage, state)
+    except (EngineError, SandboxError) as error:
+        trajectory.stop_reason, trajectory.error = StopReason.ERROR, str(error)
+    finally:
+        stage.engine.close_session(state.session)
+        if state.tool_session is not None:
+            await stage.tool.close(state.tool_session)
+    trajectory.segments.append(
+        Segment(
+            first_turn=min(first_turn, len(trajectory.turns)),
+            num_turns=max(len(trajectory.turns) - first_turn, 0),
+            step=step,
+            num_sampled_tokens=state.num_sampled_tokens,
+            num_tool_calls=state.num_tool_calls,
+        )
+    )
+
+
+async def run_all(trajectories: Sequence[Trajectory], stage: Stage, *, step: int) -> None:
+    """One pass of every trajectory; all end together or the deadline says which did not."""
+    seconds = stage.section.deadline_seconds
+    try:
+        async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
+            for trajectory in trajectories:
+                group.create_task(run_pass(trajectory, stage, step=step))
+    except TimeoutError as error:
+        waiting = [f"{t.ordinal}/{t.sample_index}" for t in trajectories if t.stop_reason is None]
+        raise EngineError(
+            f"step {step}: {len(waiting)} of {len(trajectories)} trajectories did not end within "
+            f"rollout.deadline_seconds = {seconds:g} (first: {', '.join(waiting[:5])}). "
+            "Raise the deadline, or lower rollout.max_sampled_tokens or rollout.groups_per_step."
+        ) from error
+
+
+async def _replay(trajectory: Trajectory, tool: Tool) -> str:
+    """Run the programs of earlier passes again, so that their variables are there."""
+    session = await tool.open()
+    for turn in trajectory.turns:
+        if turn.call is not None and turn.result is not None:
+            await tool.run(turn.call, session)
+    return session
+
+
+async def _take_turn(trajectory: Trajectory, stage: Stage, state: Pass) -> None:
+    """Let the agent speak once, carry out its call, and append the turn; or say why it may not speak."""
+    context = trajectory.tokens
+    room = _room(trajectory, stage.section, len(context))
+    pass_room = min(room, _pass_room(trajectory, stage.section, state))
+    if pass_room <= 0:
+        trajectory.stop_reason = StopReason.LENGTH if room <= 0 else StopReason.SEGMENT
+        return
+    sampling = Sampling(
+        max_new_tokens=pass_room,
+        temperature=stage.temperature,
+        stop=stage.agent.stop,
+        seed=request_seed(stage, trajectory),
+    )
+    completion = await stage.engine.generate(context.ids.tolist(), sampling, session=state.session)
+    state.num_sampled_tokens += len(completion.ids)
+    if trajectory.turns and _is_open(trajectory.turns[-1]):
+        completion = _join(trajectory.turns.pop(), completion)
+        context = trajectory.tokens
+    action = stage.agent.read(context, completion)
+    stop = action.stop_reason
+    if stop is StopReason.LENGTH and pass_room < room:
+        stop = StopReason.SEGMENT
+    if action.call is not None and trajectory.num_tool_calls >= stage.section.max_tool_calls:
+        stop = StopReason.MAX_TOOL_CALLS
+    result = await _execute(action, stage, state) if action.call is not None and stop is None else None
+    turn_stop = stop or completion.stop_reason
+    trajectory.turns.append(_turn(stage.agent, action, result, turn_stop))
+    trajectory.stop_reason = stop or _after_notice(action, state)
+
+
+def _room(trajectory: Trajectory, section: RolloutSection, num_context_tokens: int) -> int:
+    """Tokens that the trajectory may still sample, by its generated length and by its context length."""
+    return min(
+        section.max_sampled_tokens - trajectory.num_sampled_tokens, section.max_context_tokens - num_context_tokens
+    )
+
+
+def _pass_room(trajectory: Trajectory, section: RolloutSection, state: Pass) -> int:
+    """Tokens that this pass may still sample; the last pass has no bound of its own."""
+    if len(trajectory.segments) + 1 >= section.max_segments:
+        return section.max_sampled_tokens
+    if section.segment_tool_calls and state.num_tool_calls >= section.segment_tool_calls:
+        return 0
+    if section.segment_sampled_tokens:
+        return section.segment_sampled_tokens - state.num_sampled_tokens
+    return section.max_sampled_tokens
+
+
+def _is_open(turn: Turn) -> bool:
+    """Whether the turn ended in mid-sentence, at a segment bound or at a tag inside a program: what comes next is its."""
+    has_output = bool((turn.tokens.kinds == SpanKind.INTERPRETER).any())
+    return turn.stop_reason in (StopReason.SEGMENT, StopReason.STOP) and not has_output
+
+
+def _join(cut: Turn, completion: Completion) -> Completion:
+    """One completion out of an open turn and its continuation."""
+    return Completion(
+        ids=np.concatenate([cut.tokens.ids, completion.ids]),
+        logprobs=np.concatenate([cut.tokens.logprobs, completion.logprobs]),
+        versions=np.concatenate([cut.tokens.versions, completion.versions]),
+        stop_reason=completion.stop_reason,
+        stop_text=completion.stop_text,
+    )
+
+
+async def _execute(action: Action, stage: Stage, state: Pass) -> ToolResult:
+    assert action.call is not None
+    if state.tool_session is None:
+        state.tool_session = await stage.tool.open()
+    result = await stage.tool.run(action.call, state.tool_session)
+    if result.is_infrastructure_failure:
+        raise SandboxError(f"a tool call ended with {result.status.value}: {result.error or 'no detail given'}")
+    state.num_tool_calls += 1
+    return result
+
+
+def _turn(agent: Agent, action: Action, result: ToolResult | None, stop_reason: StopReason) -> Turn:
+    inserted = result if result is not None else action.notice
+    parts = [action.tokens] if inserted is None else [action.tokens, agent.insert(inserted)]
+    return Turn(
+        role=agent.role,
+        agent=agent.name,
+        tokens=Tokens.concatenate(parts),
+        stop_reason=stop_reason,
+        call=action.call,
+        result=result,
+    )
+
+
+def _after_notice(action: Action, state: Pass) -> StopReason | None:
+    """End a trajectory that writes nothing but empty code blocks."""
+    state.num_empty_blocks = state.num_empty_blocks + 1 if action.notice is not None else 0
+    return StopReason.INVALID_LIMIT if state.num_empty_blocks >= MAX_EMPTY_BLOCKS_IN_A_ROW else None
