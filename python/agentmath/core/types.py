@@ -183,7 +183,7 @@ class Sampling:
     temperature: float = 1.0
     """0 means greedy; log-probs are then those of temperature 1."""
     stop: tuple[str, ...] = ()
-    """Texts that end the generation as soon as they are complete."""
+    """Texts that end the generation as soon as they are complete; one may have begun in the last tokens of the context."""
     seed: int = 0
     """Seed of this request's own random numbers; equal seeds and weights give equal tokens."""
 

@@ -1,0 +1,318 @@
+"""Generate, pause, execute, resume: one trajectory at a time, with a scripted engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from agentmath.agents.single import SingleAgent
+from agentmath.config.prompt import PromptSection
+from agentmath.config.rollout import RolloutSection
+from agentmath.core.errors import EngineError
+from agentmath.core.types import (
+    Completion,
+    Sampling,
+    SpanKind,
+    StopReason,
+    Task,
+    ToolCall,
+    ToolResult,
+    ToolStatus,
+    Trajectory,
+)
+from agentmath.rollout.collector import Collector
+from agentmath.rollout.episode import Stage, request_seed, run_all, run_pass
+
+
+class CharTokenizer:
+    """One token a character; 0 is the end of a message."""
+
+    eos_ids: tuple[int, ...] = (0,)
+
+    def encode(self, text: str, *, allow_special: bool) -> list[int]:
+        return [ord(c) for c in text]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return "".join(chr(i) for i in ids if i)
+
+    def render_chat(self, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool) -> str:
+        return "".join(m["content"] for m in messages)
+
+
+@dataclass
+class StreamEngine:
+    """Says `script` character by character over any number of requests, each bounded and stopped as asked."""
+
+    script: str
+    version: int = 0
+    position: dict[int, int] = field(default_factory=dict)
+    requests: list[tuple[int, Sampling]] = field(default_factory=list)
+    closed: list[int] = field(default_factory=list)
+
+    async def generate(self, ids: Sequence[int], sampling: Sampling, *, session: int) -> Completion:
+        self.requests.append((len(ids), sampling))
+        await asyncio.sleep(0)
+        begin = self.position.get(session, 0)
+        tail = CharTokenizer().decode(ids[-20:])
+        text, reason = "", StopReason.EOS
+        for sign in self.script[begin:]:
+            text += sign
+            if any((tail + text).endswith(stop) for stop in sampling.stop):
+                reason = StopReason.STOP
+                break
+            if len(text) == sampling.max_new_tokens:
+                reason = StopReason.LENGTH
+                break
+        self.position[session] = begin + len(text)
+        codes = np.array([ord(c) for c in text] + ([0] if reason is StopReason.EOS else []), dtype=np.int32)
+        return Completion(
+            ids=codes,
+            logprobs=np.full(len(codes), -0.5, dtype=np.float32),
+            versions=np.full(len(codes), self.version, dtype=np.int32),
+            stop_reason=reason,
+        )
+
+    def close_session(self, session: int) -> None:
+        self.closed.append(session)
+
+    async def update_weights(self, version: int, tensors: Mapping[str, object] | None) -> None:
+        self.version = version
+
+    async def abort(self, session: int) -> None:
+        return None
+
+
+@dataclass
+class EchoTool:
+    """Answers every call with the length of its program."""
+
+    name: str = "code"
+    calls: list[str] = field(default_factory=list)
+    num_open: int = 0
+    status: ToolStatus = ToolStatus.OK
+    delay_seconds: float = 0.0
+
+    async def open(self) -> str:
+        self.num_open += 1
+        return f"s{self.num_open}"
+
+    async def run(self, call: ToolCall, session: str) -> ToolResult:
+        self.calls.append(call.source)
+        await asyncio.sleep(self.delay_seconds)
+        return ToolResult(status=self.status, stdout=f"{len(call.source)}\n")
+
+    async def close(self, session: str) -> None:
+        self.num_open -= 1
+
+
+def stage(script: str, tool: EchoTool | None = None, **budget: int | float) -> Stage:
+    agent = SingleAgent(tokenizer=CharTokenizer(), section=PromptSection(chat=False), max_tool_output_tokens=50)
+    section = RolloutSection(**{"max_sampled_tokens": 500, "max_context_tokens": 1000, **budget})
+    return Stage(
+        agent=agent,
+        engine=StreamEngine(script),
+        tool=tool or EchoTool(),
+        section=section,
+        seed=7,
+        purpose="rl",
+        temperature=1.0,
+    )
+
+
+def new(where: Stage) -> Trajectory:
+    task = Task(id="t", question="Q", answer="1")
+    return Trajectory(task=task, sample_index=0, ordinal=3, prompt=where.agent.prompt(task))
+
+
+def run(where: Stage, trajectory: Trajectory | None = None, step: int = 0) -> Trajectory:
+    trajectory = trajectory or new(where)
+    asyncio.run(run_pass(trajectory, where, step=step))
+    return trajectory
+
+
+def text(trajectory: Trajectory) -> str:
+    return CharTokenizer().decode(trajectory.tokens.ids.tolist())
+
+
+def test_a_call_is_executed_and_its_output_inserted():
+    tool = EchoTool()
+    where = stage("<code>x</code>\\boxed{1}", tool)
+    done = run(where)
+    assert text(done) == "Q\n<code>x</code><interpreter>1</interpreter>\\boxed{1}"
+    assert done.stop_reason is StopReason.ANSWER
+    assert tool.calls == ["x"]
+    assert tool.num_open == 0
+    assert [t.stop_reason for t in done.turns] == [StopReason.STOP, StopReason.ANSWER]
+    assert done.num_tool_calls == 1
+
+
+def test_only_sampled_tokens_are_trainable():
+    done = run(stage("<code>x</code>\\boxed{1}"))
+    tokens = done.tokens
+    assert CharTokenizer().decode(tokens.ids[tokens.trainable].tolist()) == "<code>x</code>\\boxed{1}"
+    assert np.isnan(tokens.logprobs[~tokens.trainable]).all()
+    assert (tokens.logprobs[tokens.trainable] == -0.5).all()
+    assert (tokens.versions[~tokens.trainable] == -1).all()
+
+
+def test_no_session_is_opened_without_a_call():
+    class Refusing(EchoTool):
+        async def open(self) -> str:
+            raise AssertionError("a session was opened")
+
+    assert run(stage("\\boxed{1}", Refusing())).stop_reason is StopReason.ANSWER
+
+
+def test_one_call_too_many_ends_the_trajectory_unexecuted():
+    tool = EchoTool()
+    done = run(stage("<code>a</code><code>b</code><code>c</code>", tool, max_tool_calls=2))
+    assert done.stop_reason is StopReason.MAX_TOOL_CALLS
+    assert tool.calls == ["a", "b"]
+    assert done.num_tool_calls == 2
+
+
+def test_generated_length_is_bounded_over_all_turns():
+    done = run(stage("<code>a</code>" + "y" * 100, max_sampled_tokens=20))
+    assert done.stop_reason is StopReason.LENGTH
+    assert done.num_sampled_tokens == 20
+
+
+def test_context_length_counts_prompt_and_outputs():
+    done = run(stage("<code>a</code>" + "y" * 100, max_context_tokens=50))
+    assert done.stop_reason is StopReason.LENGTH
+    assert done.num_context_tokens == 50
+
+
+def test_three_empty_blocks_in_a_row_end_it():
+    tool = EchoTool()
+    done = run(stage("<code></code>" * 9, tool))
+    assert done.stop_reason is StopReason.INVALID_LIMIT
+    assert len(done.turns) == 3
+    assert tool.calls == []
+    assert done.num_tool_calls == 0
+
+
+def test_an_invented_output_ends_it_and_is_not_kept():
+    done = run(stage("so <interpreter>5</interpreter>\\boxed{5}"))
+    assert done.stop_reason is StopReason.INVENTED_OUTPUT
+    assert text(done) == "Q\nso "
+
+
+def test_the_output_tag_inside_a_program_does_not_end_it():
+    tool = EchoTool()
+    done = run(stage('<code>print("<interpreter>")</code>\\boxed{1}', tool))
+    assert tool.calls == ['print("<interpreter>")']
+    assert done.stop_reason is StopReason.ANSWER
+    assert len(done.turns) == 2
+
+
+def test_an_infrastructure_failure_is_an_error_and_no_turn():
+    tool = EchoTool(status=ToolStatus.SANDBOX_ERROR)
+    done = run(stage("<code>x</code>", tool))
+    assert done.stop_reason is StopReason.ERROR
+    assert "sandbox_error" in (done.error or "")
+    assert tool.num_open == 0
+
+
+def test_an_engine_failure_is_an_error():
+    where = stage("x")
+
+    async def fail(ids: Sequence[int], sampling: Sampling, *, session: int) -> Completion:
+        raise EngineError("out of memory")
+
+    where.engine.generate = fail  # type: ignore[method-assign]
+    done = run(where)
+    assert (done.stop_reason, done.error) == (StopReason.ERROR, "out of memory")
+
+
+@pytest.mark.parametrize("bound", range(1, 30))
+def test_segments_of_any_size_give_the_unsegmented_tokens(bound: int):
+    script = "<think>a</think><code>x</code> so <code>yy</code>\\boxed{12}"
+    whole = run(stage(script))
+    where = stage(script, segment_sampled_tokens=bound, max_segments=100)
+    parts = new(where)
+    passes = 0
+    while not parts.is_finished:
+        run(where, parts, step=passes)
+        passes += 1
+    assert passes == len(parts.segments)
+    assert max(s.num_sampled_tokens for s in parts.segments) <= bound
+    assert parts.tokens.kinds.tolist() == whole.tokens.kinds.tolist()
+    sampled = parts.tokens.ids[parts.tokens.trainable].tolist()
+    assert sampled == whole.tokens.ids[whole.tokens.trainable].tolist()
+    assert [t.stop_reason for t in parts.turns] == [t.stop_reason for t in whole.turns]
+
+
+def test_earlier_programs_run_again_before_a_later_pass():
+    tool = EchoTool()
+    where = stage("<code>a=1</code><code>b</code>\\boxed{1}", tool, segment_tool_calls=1)
+    parked = run(where)
+    assert parked.stop_reason is StopReason.SEGMENT
+    assert tool.num_open == 0
+    run(where, parked, step=1)
+    assert tool.calls == ["a=1", "a=1", "b"]
+
+
+def test_the_last_segment_has_no_bound():
+    where = stage("y" * 100, segment_sampled_tokens=10, max_segments=2)
+    parts = run(where)
+    run(where, parts, step=1)
+    assert parts.stop_reason is StopReason.EOS
+    assert [s.num_sampled_tokens for s in parts.segments] == [10, 91]
+
+
+def test_every_request_of_a_run_has_its_own_seed():
+    where = stage("<code>x</code>" * 3 + "\\boxed{1}", max_tool_calls=5)
+    run(where)
+    other = Trajectory(task=Task(id="t", question="Q", answer="1"), sample_index=1, ordinal=3, prompt=new(where).prompt)
+    seeds = [sampling.seed for _, sampling in where.engine.requests] + [request_seed(where, other)]
+    assert len(set(seeds)) == len(seeds) == 5
+    assert all(0 <= s < 2**63 for s in seeds)
+
+
+def test_a_passed_deadline_names_what_was_awaited_and_closes_sessions():
+    tool = EchoTool(delay_seconds=30.0)
+    where = stage("<code>x</code>", tool, deadline_seconds=0.2)
+    with pytest.raises(EngineError, match=r"1 of 1 trajectories .* 0\.2 .*3/0"):
+        asyncio.run(run_all([new(where)], where, step=0))
+    assert tool.num_open == 0
+
+
+def test_unfinished_groups_are_parked_and_come_back_whole():
+    where = stage("y" * 30, segment_sampled_tokens=20, max_segments=5)
+    collector = Collector(stage=where)
+    task = Task(id="t", question="Q", answer="1")
+    first = asyncio.run(collector.collect([(0, task), (1, task)], group_size=2, step=0))
+    assert first == []
+    assert [g.ordinal for g in collector.parked] == [0, 1]
+    second = asyncio.run(collector.collect([], group_size=2, step=1))
+    assert [g.ordinal for g in second] == [0, 1]
+    assert collector.num_parked == 0
+    assert all(len(t.segments) == 2 for g in second for t in g.trajectories)
+
+
+def test_groups_too_old_by_their_oldest_token_are_dropped():
+    where = stage("y" * 30, segment_sampled_tokens=20, max_segments=5, max_staleness=1)
+    collector = Collector(stage=where)
+    task = Task(id="t", question="Q", answer="1")
+    asyncio.run(collector.collect([(0, task)], group_size=2, step=0))
+    where.engine.version = 2  # type: ignore[attr-defined]
+    groups = asyncio.run(collector.collect([], group_size=2, step=1))
+    assert groups[0].trajectories[0].oldest_version == 0
+    assert collector.drop_stale(groups, version=1) == (groups, 0)
+    assert collector.drop_stale(groups, version=2) == ([], 1)
+
+
+def test_spans_of_a_whole_trajectory():
+    done = run(stage("<think>a</think><code>x</code>\\boxed{1}"))
+    kinds = done.tokens.kinds.tolist()
+    counts = {kind: kinds.count(kind) for kind in SpanKind}
+    assert counts[SpanKind.PROMPT] == 2
+    assert counts[SpanKind.THINK] == len("<think>a</think>")
+    assert counts[SpanKind.CODE] == len("<code>x</code>")
+    assert counts[SpanKind.INTERPRETER] == len("<interpreter>1</interpreter>")
+    assert counts[SpanKind.ANSWER] == len("\\boxed{1}") + 1
