@@ -75,9 +75,7 @@ async def _run_programs(demonstration: Demonstration, agent: Agent, tool: Tool) 
     return replace(demonstration, outputs=tuple(outputs))
 
 
-def _sample(
-    demonstration: Demonstration, agent: Agent, tokenizer: Tokenizer, max_tokens: int
-) -> TrainingSample | str:
+def _sample(demonstration: Demonstration, agent: Agent, tokenizer: Tokenizer, max_tokens: int) -> TrainingSample | str:
     """The training sample of a completed demonstration, or why it is not one."""
     prompt = agent.prompt(demonstration.task)
     context = prompt

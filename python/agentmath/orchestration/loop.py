@@ -1,70 +1,125 @@
 """Reinforcement learning, one step after another: the page to read first.
 
-    tasks -> groups of trajectories -> rewards -> filter -> advantages -> samples -> micro-batches -> step -> publish
+    tasks -> groups of trajectories -> rewards -> filter -> advantages -> samples -> update -> publish
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from agentmath.algorithms import advantages, filters
 from agentmath.core.errors import EngineError
 from agentmath.core.types import Group, StopReason
-from agentmath.orchestration import checkpoints
+from agentmath.orchestration import saving
 from agentmath.orchestration.build import Parts
-from agentmath.orchestration.measure import evaluate_all, rollout_metrics
+from agentmath.orchestration.measure import measure
 from agentmath.rollout.recorder import write_trajectories
-from agentmath.training import packing, samples, step, weights
+from agentmath.telemetry.metrics import group_metrics
+from agentmath.telemetry.progress import Progress
+from agentmath.telemetry.stages import StageClock
+from agentmath.training import samples, step, weights
+
+
+@dataclass(kw_only=True)
+class Collected:
+    """What one step's rollouts came to."""
+
+    kept: list[Group] = field(default_factory=list)
+    """Groups to train on."""
+    seen: list[Group] = field(default_factory=list)
+    """All groups that ended in this step, the dropped ones included."""
+    counts: dict[str, float] = field(default_factory=dict)
+    """What was dropped, by reason."""
+
+    def add(self, groups: list[Group], kept: filters.Kept, num_stale: int) -> None:
+        self.seen += groups
+        self.kept += kept.groups
+        for name, value in {**kept.counts, "groups_stale": num_stale}.items():
+            self.counts[name] = self.counts.get(name, 0.0) + value
 
 
 def train(parts: Parts) -> None:
-    """Run optimiser steps until training.steps; every step ends in a state that a checkpoint can hold."""
+    """Make the optimiser steps that are left. Between two steps the run is in a state that a checkpoint can hold."""
     recipe, state = parts.recipe, parts.state
-    with parts.progress("rl", recipe.training.steps) as progress:
+    clock = StageClock()
+    with Progress(recipe.telemetry, recipe.training.steps, "grpo", first_step=state.step) as progress:
         while state.step < recipe.training.steps:
-            clock = parts.new_clock()
-            groups, counts = collect(parts, clock)
+            collected = collect(parts, clock)
             with clock.stage("train"):
-                metrics = update(parts, groups)
-            state.step += 1
+                values = update(parts, collected.kept)
             with clock.stage("publish"):
-                state.version += 1
-                parts.run(weights.publish(parts.policy, parts.engine, state.version))
-            values = {**counts, **metrics, **clock.values()}
-            parts.writer.write("rl", state.step, values)
-            progress.update(state.step, values)
+                parts.run(weights.publish(None, parts.engine, state.version + 1))
+            state.step += 1
+            state.version += 1
+            with clock.stage("record"):
+                record(parts, collected)
+            report(parts, progress, {**group_metrics(collected.seen), **collected.counts, **values, **clock.take()})
             if recipe.evaluation.every_steps and state.step % recipe.evaluation.every_steps == 0:
-                evaluate_all(parts, "rl")
+                measure(parts, "rl", progress.message)
             if state.step % recipe.training.checkpoint_every_steps == 0 or state.step == recipe.training.steps:
-                checkpoints.save(parts)
+                saving.save_rl(parts)
 
 
-def collect(parts: Parts, clock: StageClock) -> tuple[list[Group], dict[str, float]]:
+def collect(parts: Parts, clock: StageClock) -> Collected:
     """Finished, scored groups worth training on, and what became of the others.
 
     Dynamic sampling draws again while too few groups are left, at most rollout.max_refills times; then the step trains
-    on what there is: no finished work is thrown away, and normalisation counts what was kept.
+    on what there is: finished work is never thrown away, and normalisation counts what was kept.
     """
-    recipe, state = parts.recipe, parts.state
-    kept: list[Group] = []
-    seen: list[Group] = []
-    num_stale = 0
-    for _ in range(recipe.rollout.max_refills + 1):
-        wanted = recipe.rollout.groups_per_step - len(kept) - parts.collector.num_parked
-        tasks = state.draw(parts.tasks, max(wanted, 0))
+    rollout, state, collector = parts.recipe.rollout, parts.state, parts.collector
+    collected = Collected()
+    for _ in range(rollout.max_refills + 1):
+        missing = rollout.groups_per_step - len(collected.kept) - collector.num_parked
+        drawn = state.draw(parts.tasks, max(missing, 0))
         with clock.stage("rollout"):
-            groups = parts.run(
-                parts.collector.collect(tasks, group_size=recipe.rollout.group_size, step=state.step)
-            )
-            parts.refuse_dead_infrastructure(groups)
+            groups = parts.run(collector.collect(drawn, group_size=rollout.group_size, step=state.step))
+        refuse_dead_infrastructure(groups)
         with clock.stage("reward"):
             parts.score(groups)
-        fresh, stale = parts.collector.drop_stale(groups, version=state.version)
-        kept += filters.keep(fresh, recipe.algorithm, min_survivors=recipe.rollout.min_survivors).groups
-        seen += groups
-        num_stale += stale
-        if len(kept) >= recipe.rollout.groups_per_step:
+        fresh, num_stale = collector.drop_stale(groups, version=state.version)
+        kept = filters.keep(fresh, parts.recipe.algorithm, min_survivors=rollout.min_survivors)
+        collected.add(groups, kept, num_stale)
+        if len(collected.kept) >= rollout.groups_per_step:
             break
-    if seen and state.step % recipe.telemetry.trajectories_every_steps == 0:
-        write_trajectories(...)
-    return kept, rollout_metrics(seen, kept, num_stale)
+    return collected
+
+
+def update(parts: Parts, groups: list[Group]) -> dict[str, float]:
+    """One optimiser step on groups; its metrics, or why there was none."""
+    state = parts.state
+    advantages.assign(groups, parts.recipe.algorithm)
+    made = samples.from_groups(groups, {parts.agent.name: parts.agent.policy})
+    metrics = step.train_step(
+        parts.policy, parts.optimizer, made.samples, parts.step_settings, step=state.step, version=state.version
+    )
+    return {**metrics.values, "untrainable": float(made.num_untrainable), "skipped": float(metrics.skipped is not None)}
+
+
+def record(parts: Parts, collected: Collected) -> None:
+    """Write the step's trajectories; state.step is already the number of steps made."""
+    state = parts.state
+    state.num_tokens += sum(t.num_context_tokens for g in collected.seen for t in g.trajectories)
+    if collected.seen and state.step % parts.recipe.telemetry.trajectories_every_steps == 0:
+        path = parts.directory.trajectories(state.step)
+        write_trajectories(path, collected.seen, state.step, parts.tokenizer.decode)
+
+
+def report(parts: Parts, progress: Progress, values: dict[str, float]) -> None:
+    """One line of metrics, one refresh of the display."""
+    seconds = values["seconds/step"]
+    parts.state.train_seconds += seconds
+    num_tokens = values.get("context_tokens", 0.0) * values["trajectories"]
+    values["tokens_per_second"] = num_tokens / seconds if seconds else 0.0
+    parts.writer.write("rl", parts.state.step, values)
+    progress.update(parts.state.step, values)
+
+
+def refuse_dead_infrastructure(groups: list[Group]) -> None:
+    """Raise EngineError when not one trajectory of a step survived: going on would train on nothing, for ever."""
+    trajectories = [t for g in groups for t in g.trajectories]
+    failed = [t for t in trajectories if t.stop_reason is StopReason.ERROR]
+    if trajectories and len(failed) == len(trajectories):
+        raise EngineError(
+            f"all {len(failed)} trajectories of this step were lost to the infrastructure; the first said: "
+            f"{failed[0].error}"
+        )

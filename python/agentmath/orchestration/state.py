@@ -22,6 +22,8 @@ class RunState:
     """Weight version that the engine generates with."""
     next_ordinal: int = 0
     """Position in the stream of training tasks: every task before it was drawn."""
+    sft_seconds: float = 0.0
+    """Time spent in supervised steps, over all restarts."""
     num_tokens: int = 0
     """Context tokens of all trajectories collected for training."""
     train_seconds: float = 0.0

@@ -33,7 +33,9 @@ class CharTokenizer:
 
 
 def agent(**changes: object) -> SingleAgent:
-    return SingleAgent(tokenizer=CharTokenizer(), section=PromptSection(chat=False), max_tool_output_tokens=40, **changes)
+    return SingleAgent(
+        tokenizer=CharTokenizer(), section=PromptSection(chat=False), max_tool_output_tokens=40, **changes
+    )
 
 
 def said(text: str, stop: StopReason = StopReason.EOS) -> Completion:

@@ -1,0 +1,86 @@
+# Each target sets up what it needs, once: .venv, torch, the compiled package. `make help` lists them.
+
+PYTHON ?= python3
+VENV ?= .venv
+SEED ?= 0
+WORKERS ?= 2
+ARGS ?=
+TESTS ?= tests
+TORCH_INDEX ?=
+export PYTHON VENV TORCH_INDEX
+
+SHELL := /bin/sh
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help quickstart test build lint format bench clean distclean
+
+BIN := $(VENV)/bin
+STAMPS := $(VENV)/stamps
+SOURCES := pyproject.toml CMakeLists.txt constraints.txt .ci/setup $(shell find csrc -type f)
+RUN := runs/quickstart-$(SEED)
+CXX_SOURCES = find csrc tests/cpp -name '*.cpp' -o -name '*.h'
+
+# An environment that was moved, or whose Python is gone, is set up again from the start.
+ifneq ($(shell test -x $(BIN)/python && cat $(STAMPS)/location 2>/dev/null),$(CURDIR))
+$(shell rm -rf $(STAMPS))
+endif
+
+help:
+	@echo 'make quickstart [SEED=0]   train a small model to use Python, from nothing; a few minutes on two cores'
+	@echo 'make test [TESTS=tests/..] run the CPU tests; ARGS=... goes to pytest'
+	@echo 'make build                 create $(VENV) and build the package into it'
+	@echo 'make lint                  ruff, pyright and clang-format, changing nothing'
+	@echo 'make format                ruff and clang-format, changing files'
+	@echo 'make bench                 measure training throughput'
+	@echo 'make clean                 remove build outputs and caches; distclean removes $(VENV) too'
+	@echo
+	@echo 'PYTHON=python3.12 picks the Python, VENV=DIR the environment, TORCH_INDEX=URL one more index for torch.'
+
+quickstart: $(STAMPS)/package
+	@$(BIN)/agentmath rl quickstart --run.seed $(SEED) $(if $(wildcard $(RUN)/recipe.toml),--resume) $(ARGS)
+
+test: $(STAMPS)/dev
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -q $(ARGS) $(TESTS)
+
+build: $(STAMPS)/package
+	@echo 'built: $(BIN)/agentmath'
+
+lint: $(STAMPS)/dev
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/pyright --pythonpath $(BIN)/python
+	@$(CXX_SOURCES) | xargs $(BIN)/clang-format --dry-run -Werror
+
+format: $(STAMPS)/dev
+	@$(BIN)/ruff format .
+	@$(CXX_SOURCES) | xargs $(BIN)/clang-format -i
+
+bench: $(STAMPS)/dev
+	@$(BIN)/python bench/train_throughput.py --json $(ARGS)
+
+clean:
+	@rm -rf build dist .ruff_cache .pytest_cache .hypothesis
+	@find python kernels tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
+	@echo 'kept: $(VENV) and runs'
+
+distclean: clean
+	@rm -rf $(VENV)
+
+$(STAMPS)/venv:
+	@.ci/setup venv
+	@mkdir -p $(STAMPS)
+	@printf '%s' '$(CURDIR)' > $(STAMPS)/location
+	@touch $@
+
+$(STAMPS)/torch: $(STAMPS)/venv constraints.txt
+	@.ci/setup torch
+	@touch $@
+
+$(STAMPS)/package: $(STAMPS)/torch $(SOURCES)
+	@.ci/setup package
+	@touch $@
+
+$(STAMPS)/dev: $(STAMPS)/torch $(SOURCES)
+	@.ci/setup dev
+	@touch $(STAMPS)/package $@

@@ -1,0 +1,10 @@
+// One function per room that adds its part to the module.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace agentmath {
+
+void BindSandbox(nanobind::module_& m);
+
+}  // namespace agentmath

@@ -1,0 +1,227 @@
+"""What must hold between the settings of a recipe, and which of them have no effect."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from agentmath.config.algorithm import AlgorithmSection
+from agentmath.config.data import DataSection
+from agentmath.config.model import ModelSection
+from agentmath.config.recipe import Recipe
+from agentmath.config.reward import RewardSection
+from agentmath.config.rollout import RolloutSection
+from agentmath.config.section import Section
+from agentmath.config.training import OptimizerSection, SFTSection
+from agentmath.core.errors import ConfigError
+
+_NEW_MODEL_KEYS = tuple(k for k in ModelSection.model_fields if k not in ("path", "dtype"))
+_LARGEST_SEED = 2**63 - 1
+
+
+def check_recipe(recipe: Recipe) -> list[str]:
+    """Check what no single value can tell. Returns warnings; raises ConfigError with one sentence per fault."""
+    faults = [
+        *_data_faults(recipe),
+        *_length_faults(recipe),
+        *_rollout_faults(recipe.rollout),
+        *_model_faults(recipe.model),
+        *_other_faults(recipe),
+    ]
+    if faults:
+        several = "\n  ".join([f"the recipe cannot work, {len(faults)} faults:", *faults])
+        raise ConfigError(faults[0] if len(faults) == 1 else several)
+    return [
+        *_data_warnings(recipe),
+        *_rollout_warnings(recipe.rollout),
+        *_training_warnings(recipe),
+        *_model_warnings(recipe),
+        *_other_warnings(recipe),
+    ]
+
+
+def is_trained_on(source: DataSection) -> bool:
+    """True when tasks of the source may be trained on."""
+    return source.role != "eval"
+
+
+def is_held_out(source: DataSection) -> bool:
+    """True when the source has tasks for evaluation."""
+    return source.role == "eval" or (source.role == "train_and_eval" and source.held_out > 0)
+
+
+def _data_faults(recipe: Recipe) -> Iterator[str]:
+    names = [source.name for source in recipe.data]
+    for name in dict.fromkeys(n for n in names if names.count(n) > 1):
+        yield f"{names.count(name)} data sources are called {name!r}: every source needs a name of its own"
+    if any(not re.fullmatch(r"[A-Za-z0-9._-]+", n) for n in names):
+        yield f"data names {names}: use letters, digits, dots, - and _ only, so that --data.NAME.key can name them"
+    needs_tasks = recipe.training.steps > 0 or (recipe.sft.steps > 0 and not recipe.sft.path)
+    if needs_tasks and not any(is_trained_on(source) for source in recipe.data):
+        yield "no data source is trained on: add a [[data]] table whose role is train or train_and_eval"
+    for source in recipe.data:
+        if source.kind != "arithmetic" and not source.path:
+            yield f"data source {source.name!r} ({source.kind}) has no file: give --data.{source.name}.path FILE"
+        if source.role == "train_and_eval" and 0 < source.max_tasks <= source.held_out:
+            yield (
+                f"data.{source.name}: all {source.max_tasks} tasks would be held out (held_out = {source.held_out}) "
+                f"and none trained on; lower held_out or raise max_tasks"
+            )
+
+
+def _length_faults(recipe: Recipe) -> Iterator[str]:
+    rollout, engine, model = recipe.rollout, recipe.engine, recipe.model
+    if rollout.max_context_tokens > engine.max_context_tokens:
+        yield (
+            f"rollout.max_context_tokens = {rollout.max_context_tokens} is more than the engine holds "
+            f"(engine.max_context_tokens = {engine.max_context_tokens}): lower the one or raise the other"
+        )
+    if not model.path and engine.max_context_tokens > model.max_context_tokens:
+        yield (
+            f"engine.max_context_tokens = {engine.max_context_tokens} is more than the new model can read "
+            f"(model.max_context_tokens = {model.max_context_tokens}): lower the one or raise the other"
+        )
+    for key in ("max_sampled_tokens", "max_tool_output_tokens"):
+        if getattr(rollout, key) >= rollout.max_context_tokens:
+            yield (
+                f"rollout.{key} = {getattr(rollout, key)} leaves no room for the prompt within "
+                f"rollout.max_context_tokens = {rollout.max_context_tokens}: lower the one or raise the other"
+            )
+
+
+def _rollout_faults(rollout: RolloutSection) -> Iterator[str]:
+    if rollout.min_survivors > rollout.group_size:
+        yield (
+            f"rollout.min_survivors = {rollout.min_survivors} is more than a group has "
+            f"(rollout.group_size = {rollout.group_size}): every group would be dropped"
+        )
+
+
+def _model_faults(model: ModelSection) -> Iterator[str]:
+    if model.path:
+        return
+    if model.hidden_size % model.num_heads or model.hidden_size // model.num_heads % 2:
+        yield (
+            f"model.hidden_size = {model.hidden_size} over model.num_heads = {model.num_heads} must give heads of an "
+            f"even whole size, as rotary positions turn pairs"
+        )
+    if model.num_heads % model.num_key_value_heads:
+        yield (
+            f"model.num_heads = {model.num_heads} must be a multiple of "
+            f"model.num_key_value_heads = {model.num_key_value_heads}"
+        )
+
+
+def _other_faults(recipe: Recipe) -> Iterator[str]:
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}", recipe.run.name):
+        yield f"run.name = {recipe.run.name!r} names a folder: use letters, digits, dots, - and _ only, 100 at most"
+    if not recipe.run.output_dir:
+        yield "run.output_dir is empty: name a folder, . for the current one"
+    if recipe.run.seed > _LARGEST_SEED:
+        yield f"run.seed = {recipe.run.seed} is more than random generators take: at most {_LARGEST_SEED}"
+    for section in ("optimizer", "sft_optimizer"):
+        betas = getattr(recipe, section).betas
+        if not all(0 <= beta < 1 for beta in betas):
+            yield f"{section}.betas = {list(betas)}: each must be at least 0 and less than 1"
+    trajectories = recipe.rollout.groups_per_step * recipe.rollout.group_size
+    if recipe.training.updates_per_step > trajectories:
+        yield (
+            f"training.updates_per_step = {recipe.training.updates_per_step} is more than a step has trajectories "
+            f"({trajectories} = rollout.groups_per_step x rollout.group_size)"
+        )
+
+
+def _data_warnings(recipe: Recipe) -> Iterator[str]:
+    for source in recipe.data:
+        label = f"data.{source.name}"
+        if source.kind == "arithmetic":
+            yield from _without_effect(source, ["path"], label, "problems are generated, not read")
+        else:
+            yield from _without_effect(
+                source, ["digits"], label, f"only kind arithmetic makes problems, not {source.kind}"
+            )
+        if source.role != "train_and_eval":
+            yield from _without_effect(source, ["held_out"], label, f"role {source.role} splits nothing off")
+        if not is_trained_on(source):
+            yield from _without_effect(source, ["weight"], label, "the source is not trained on")
+    if recipe.data and not any(is_held_out(source) for source in recipe.data):
+        yield "no data source holds tasks out (data.NAME.held_out) or has role eval: accuracy will not be measured"
+
+
+def _rollout_warnings(rollout: RolloutSection) -> Iterator[str]:
+    if not (rollout.segment_sampled_tokens or rollout.segment_tool_calls):
+        yield from _without_effect(rollout, ["max_segments"], "rollout", "segments have no bound, so there is only one")
+        return
+    for bound, total in (("segment_sampled_tokens", "max_sampled_tokens"), ("segment_tool_calls", "max_tool_calls")):
+        limit, most = getattr(rollout, bound), getattr(rollout, total)
+        if limit >= most > 0:
+            yield f"rollout.{bound} = {limit} has no effect: a whole trajectory has at most {total} = {most}"
+        elif 0 < limit * rollout.max_segments < most:
+            yield (
+                f"rollout.{total} = {most} is out of reach: max_segments = {rollout.max_segments} passes of "
+                f"{bound} = {limit} end at {limit * rollout.max_segments}"
+            )
+    if rollout.max_segments - 1 > rollout.max_staleness:
+        yield (
+            f"a trajectory of rollout.max_segments = {rollout.max_segments} passes is {rollout.max_segments - 1} "
+            f"versions old when it ends and is dropped: rollout.max_staleness = {rollout.max_staleness}"
+        )
+
+
+def _training_warnings(recipe: Recipe) -> Iterator[str]:
+    algorithm, training = recipe.algorithm, recipe.training
+    if training.steps:
+        if training.updates_per_step == 1:
+            clips = ["clip_low", "clip_high", "dual_clip"]
+            yield from _without_effect(algorithm, clips, "algorithm", "with one update per step the ratio is always 1")
+        if algorithm.advantage == "dr_grpo":
+            yield from _without_effect(algorithm, ["std_floor"], "algorithm", "dr_grpo divides by no deviation")
+        yield from _refill_warnings(algorithm, recipe.rollout)
+        if not recipe.rollout.max_tool_calls:
+            yield from _without_effect(recipe.reward, RewardSection.model_fields, "reward", "no tool call is allowed")
+        if recipe.evaluation.every_steps >= training.steps:
+            yield (
+                f"evaluation.every_steps = {recipe.evaluation.every_steps} has no effect: "
+                f"there are only {training.steps} training steps"
+            )
+    for label, optimizer, steps in (
+        ("optimizer", recipe.optimizer, training.steps),
+        ("sft_optimizer", recipe.sft_optimizer, recipe.sft.steps),
+    ):
+        if optimizer.warmup_steps >= steps > 0:
+            yield f"{label}.warmup_steps = {optimizer.warmup_steps}: {steps} steps never get past the warm-up"
+
+
+def _refill_warnings(algorithm: AlgorithmSection, rollout: RolloutSection) -> Iterator[str]:
+    if not algorithm.dynamic_sampling:
+        yield from _without_effect(rollout, ["max_refills"], "rollout", "without dynamic sampling no group is dropped")
+
+
+def _model_warnings(recipe: Recipe) -> Iterator[str]:
+    if recipe.model.path:
+        yield from _without_effect(recipe.model, _NEW_MODEL_KEYS, "model", "model.path brings sizes of its own")
+
+
+def _other_warnings(recipe: Recipe) -> Iterator[str]:
+    sft = recipe.sft
+    if not sft.steps:
+        yield from _without_effect(sft, SFTSection.model_fields, "sft", "sft.steps = 0 skips the supervised stage")
+        keys = OptimizerSection.model_fields
+        yield from _without_effect(
+            recipe.sft_optimizer, keys, "sft_optimizer", "sft.steps = 0 skips the supervised stage"
+        )
+    elif sft.path:
+        built = ["tool_share", "num_demonstrations"]
+        yield from _without_effect(sft, built, "sft", "sft.path brings the demonstrations, none are built")
+    if recipe.sandbox.wall_seconds < recipe.sandbox.cpu_seconds:
+        yield (
+            f"sandbox.cpu_seconds = {recipe.sandbox.cpu_seconds} has no effect: "
+            f"sandbox.wall_seconds = {recipe.sandbox.wall_seconds} ends the program first"
+        )
+
+
+def _without_effect(section: Section, keys: Iterable[str], label: str, reason: str) -> Iterator[str]:
+    fields = type(section).model_fields
+    given = [f"{label}.{key}" for key in keys if getattr(section, key) != fields[key].default]
+    if given:
+        yield f"{', '.join(given)} {'has' if len(given) == 1 else 'have'} no effect: {reason}"

@@ -1,0 +1,191 @@
+"""What a child does once it is hardened: runs blocks of code, one after another, in one namespace.
+
+Nothing here is trusted afterwards: the code that runs shares this memory. What is sent back is a report, and is called
+so. The only change to the code is that a trailing expression is evaluated apart, so that its repr can be told.
+"""
+
+from __future__ import annotations
+
+import ast
+import atexit
+import builtins
+import io
+import linecache
+import os
+import sys
+import traceback
+import types
+from collections.abc import Callable
+from typing import Any, NamedTuple, NoReturn
+
+from agentmath.sandbox.wire import COMMAND_HEADER_BYTES, unpack_command_header
+
+FINISHED, EXCEPTION, MEMORY, EXIT = range(4)
+HARDENING_FAILED = 125
+
+_MAX_VALUE_CHARACTERS = 8000
+_MAX_ERROR_CHARACTERS = 2000
+_MAX_TRACEBACK_FRAMES = 24
+
+EncodeReport = Callable[[int, int, int, bytes | None, bytes], bytes]
+
+
+class BlockEnd(NamedTuple):
+    """How a block ended, in its own words."""
+
+    outcome: int
+    exit_code: int = 0
+    value: str | None = None
+    error: str = ""
+
+
+def serve(channel: int, encode_report: EncodeReport) -> NoReturn:
+    """Run the blocks that arrive on channel until a final one or the end of the stream."""
+    no_input = _input_stream(b"")
+    module = types.ModuleType("__main__")
+    module.__dict__["__builtins__"] = builtins
+    sys.modules["__main__"] = module
+    while True:
+        header = _read_exactly(channel, COMMAND_HEADER_BYTES)
+        if header is None:
+            os._exit(0)
+        sequence, is_final, num_code, num_stdin = unpack_command_header(header)
+        code = _read_exactly(channel, num_code)
+        stdin = _read_exactly(channel, num_stdin)
+        if code is None or stdin is None:
+            os._exit(0)
+        sys.stdin = _input_stream(stdin) if stdin or sequence > 1 else no_input
+        end = run_block(code, namespace=module.__dict__, name=f"<snippet {sequence}>")
+        if is_final:
+            end = _finish_interpreter(end)
+        _flush()
+        value = None if end.value is None else _utf8(end.value)
+        _write_all(channel, encode_report(end.outcome, sequence, end.exit_code, value, _utf8(end.error)))
+        if is_final:
+            os._exit(end.exit_code)
+
+
+def run_block(code: bytes, *, namespace: dict[str, Any], name: str) -> BlockEnd:
+    """Execute one block. The named boundary at which whatever model code raises becomes a record."""
+    try:
+        source = code.decode("utf-8", "surrogatepass")
+        linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+        return BlockEnd(FINISHED, value=_execute(source, namespace, name))
+    except SystemExit as request:
+        return _exit_request(request)
+    except BaseException as error:
+        return _describe(error)
+
+
+def _execute(source: str, namespace: dict[str, Any], name: str) -> str | None:
+    tree = ast.parse(source, name)
+    trailing = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    if tree.body:
+        exec(compile(tree, name, "exec", dont_inherit=True), namespace)
+    if not isinstance(trailing, ast.Expr):
+        return None
+    flags = _future_flags(tree)
+    value = eval(compile(ast.Expression(trailing.value), name, "eval", flags, dont_inherit=True), namespace)
+    if value is None:
+        return None
+    text = repr(value)
+    return text if len(text) <= _MAX_VALUE_CHARACTERS else text[:_MAX_VALUE_CHARACTERS] + "..."
+
+
+def _future_flags(tree: ast.Module) -> int:
+    """Compiler flags of the block's `from __future__` lines, which must hold for its trailing expression too."""
+    import __future__
+
+    names = [
+        alias.name
+        for statement in tree.body
+        if isinstance(statement, ast.ImportFrom) and statement.module == "__future__"
+        for alias in statement.names
+    ]
+    flags = 0
+    for feature in names:
+        flags |= getattr(__future__, feature).compiler_flag
+    return flags
+
+
+def _exit_request(request: SystemExit) -> BlockEnd:
+    if request.code is None:
+        return BlockEnd(EXIT, 0)
+    if isinstance(request.code, int):
+        return BlockEnd(EXIT, request.code & 0xFF)
+    try:
+        _print_error(f"{request.code}\n")
+    except BaseException as error:  # its __str__ is model code
+        return _describe(error)
+    return BlockEnd(EXIT, 1)
+
+
+def _describe(error: BaseException) -> BlockEnd:
+    outcome = MEMORY if isinstance(error, MemoryError) else EXCEPTION
+    line = type(error).__name__
+    try:
+        trace = error.__traceback__
+        while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+            trace = trace.tb_next
+        told = traceback.TracebackException(type(error), error, trace, limit=-_MAX_TRACEBACK_FRAMES, compact=True)
+        lines = "".join(told.format_exception_only()).splitlines()
+        line = next((text for text in lines if text and not text[0].isspace()), line)
+        _print_error("".join(told.format()))
+    except BaseException:  # the exception's own methods are model code too, and memory may be short
+        line = line or "exception"
+    return BlockEnd(outcome, 1, error=line[:_MAX_ERROR_CHARACTERS])
+
+
+def _finish_interpreter(end: BlockEnd) -> BlockEnd:
+    """What the interpreter does at exit, without tearing down a heap that is about to vanish."""
+    try:
+        # Importing it here would cost every fork of the zygote a third of a millisecond.
+        threading = sys.modules.get("threading")
+        if threading is not None:
+            threading._shutdown()
+        atexit._run_exitfuncs()
+    except BaseException as error:
+        return _describe(error) if end.outcome == FINISHED else end
+    return end
+
+
+def _print_error(text: str) -> None:
+    _flush()
+    sys.stderr.write(text)
+
+
+def _flush() -> None:
+    streams = [sys.stdout, sys.stderr]
+    streams += [own for own, shown in ((sys.__stdout__, sys.stdout), (sys.__stderr__, sys.stderr)) if own is not shown]
+    for stream in streams:
+        try:
+            stream.flush()  # type: ignore[union-attr]
+        except BaseException:  # model code may have put anything there
+            continue
+
+
+def _input_stream(data: bytes) -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", errors="replace")
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", "backslashreplace")
+
+
+def _read_exactly(fd: int, count: int) -> bytes | None:
+    parts: list[bytes] = []
+    while count:
+        data = os.read(fd, min(count, 1 << 20))
+        if not data:
+            return None
+        parts.append(data)
+        count -= len(data)
+    return b"".join(parts)
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    try:
+        while data:
+            data = data[os.write(fd, data) :]
+    except OSError:
+        return  # model code closed the channel: then there is no report

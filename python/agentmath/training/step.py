@@ -1,0 +1,193 @@
+"""One step of reinforcement learning on the samples of one policy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from agentmath_kernels import PolicyLossOutput, policy_loss, token_logprobs
+from torch import Tensor
+
+from agentmath.algorithms import losses
+from agentmath.config.algorithm import AlgorithmSection
+from agentmath.config.training import TrainingSection
+from agentmath.core.types import Microbatch, StepMetrics, TrainingSample
+from agentmath.training.optim import Optimizer, learning_rate_at
+from agentmath.training.packing import pack, split_updates
+from agentmath.training.samples import prompt_of, token_counts
+from agentmath.training.update import (
+    Batch,
+    NonfinitePolicy,
+    TrainedPolicy,
+    UpdateReport,
+    as_tensors,
+    per_token,
+    run_update,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepSettings:
+    """What a step depends on besides policy, optimiser and samples."""
+
+    algorithm: AlgorithmSection
+    training: TrainingSection
+    temperature: float
+    """At which the samples were drawn; the trainer's log-probs are taken at the same."""
+    horizon_tokens: int | None = None
+    """Longest generation allowed; only seq-mean-token-sum-norm divides by it."""
+    inspection_folder: Path | None = None
+    """Where the batch of a non-finite update is kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Update:
+    """The plan of one update: what is forwarded, and the one count everything is divided by."""
+
+    microbatches: list[Microbatch]
+    totals: losses.Totals
+    num_zero_advantage: int
+
+
+def train_step(
+    policy: TrainedPolicy,
+    optimizer: Optimizer,
+    samples: Sequence[TrainingSample],
+    settings: StepSettings,
+    *,
+    step: int,
+    version: int | None = None,
+) -> StepMetrics:
+    """Make training.updates_per_step updates from the samples of one rollout.
+
+    Each update divides by the trainable tokens of all its samples; those with advantage 0 are counted and not
+    forwarded. The first update takes its own log-probs as the proximal ones; for the later ones they are computed before
+    any weight moves. So the importance weight between proximal and behaviour policy acts whether the two differ by
+    staleness or by the arithmetic of another engine.
+
+    version is the weights' own, for the staleness metrics. Raises TrainingError for a non-finite update if
+    training.nonfinite is "raise".
+    """
+    updates = [_plan(part, settings) for part in split_updates(samples, settings.training.updates_per_step)]
+    values = _counts(samples, updates, version)
+    active = [(number, u) for number, u in enumerate(updates) if u.microbatches]
+    if not active:
+        return StepMetrics(values=values, skipped="no sample has an advantage other than 0")
+    proximal = {n: _proximal_pass(policy, u, settings) for n, u in active[1:]}
+    nonfinite = NonfinitePolicy(action=settings.training.nonfinite, folder=settings.inspection_folder)
+    reports: list[UpdateReport] = []
+    for number, u in active:
+        loss_of = _Loss(u.totals, settings, proximal.get(number))
+        report = run_update(policy, optimizer, u.microbatches, loss_of, step=step)
+        nonfinite.handle(report, u.microbatches, name=f"step {step} update {number}".replace(" ", "-"))
+        reports.append(report)
+    values |= _summary(reports)
+    values["learning_rate"] = learning_rate_at(step, optimizer.section, total_steps=optimizer.total_steps)
+    problems = [r.problem for r in reports if r.problem is not None]
+    return StepMetrics(values=values, skipped=problems[0] if len(problems) == len(reports) else None)
+
+
+class _Loss:
+    """policy_loss with one update's constants filled in."""
+
+    def __init__(self, totals: losses.Totals, settings: StepSettings, proximal: list[Tensor] | None) -> None:
+        self.totals, self.settings, self.proximal = totals, settings, proximal
+
+    def __call__(self, hidden: Tensor, head: Tensor, batch: Batch) -> PolicyLossOutput:
+        samples, algorithm = batch.microbatch.samples, self.settings.algorithm
+        return policy_loss(
+            hidden,
+            head,
+            batch.targets,
+            batch.mask,
+            advantages=per_token(batch, [s.advantage for s in samples]),
+            behaviour_logprobs=batch.behaviour_logprobs,
+            proximal_logprobs=None if self.proximal is None else self.proximal[batch.index],
+            on_policy=self.proximal is None,
+            row_weights=per_token(batch, self._weights(batch)),
+            num_trainable_tokens=self.totals.num_trainable_tokens,
+            temperature=self.settings.temperature,
+            clip_low=algorithm.clip_low,
+            clip_high=algorithm.clip_high,
+            dual_clip=algorithm.dual_clip,
+            importance_cap=algorithm.importance_cap,
+            chunk_bytes=self.settings.training.loss_chunk_bytes,
+        )
+
+    def _weights(self, batch: Batch) -> Sequence[float]:
+        samples = batch.microbatch.samples
+        return losses.sample_weights(
+            self.settings.algorithm.aggregation,
+            token_counts(samples),
+            [prompt_of(s) for s in samples],
+            self.totals,
+            horizon_tokens=self.settings.horizon_tokens,
+        ).tolist()
+
+
+def _plan(samples: Sequence[TrainingSample], settings: StepSettings) -> _Update:
+    moving = [s for s in samples if s.advantage != 0]
+    return _Update(
+        microbatches=pack(moving, settings.training.tokens_per_microbatch),
+        totals=losses.count(token_counts(samples), [prompt_of(s) for s in samples]),
+        num_zero_advantage=len(samples) - len(moving),
+    )
+
+
+@torch.no_grad()
+def _proximal_pass(policy: TrainedPolicy, update: _Update, settings: StepSettings) -> list[Tensor]:
+    """[T] log-probs of each micro-batch's targets under the present weights, NaN outside the mask."""
+    result: list[Tensor] = []
+    for index, microbatch in enumerate(update.microbatches):
+        batch = as_tensors(microbatch, index, policy.device)
+        hidden = policy.forward_hidden(batch.ids, batch.positions, batch.lengths)
+        logprobs = token_logprobs(
+            hidden,
+            policy.head_weight(),
+            batch.targets,
+            batch.mask,
+            temperature=settings.temperature,
+            chunk_bytes=settings.training.loss_chunk_bytes,
+        )
+        full = torch.full(batch.mask.shape, torch.nan, dtype=logprobs.dtype, device=logprobs.device)
+        full[batch.mask] = logprobs
+        result.append(full)
+    return result
+
+
+def _counts(samples: Sequence[TrainingSample], updates: Sequence[_Update], version: int | None) -> dict[str, float]:
+    values = {
+        "samples": float(len(samples)),
+        "samples_zero_advantage": float(sum(u.num_zero_advantage for u in updates)),
+        "trainable_tokens": float(sum(u.totals.num_trainable_tokens for u in updates)),
+    }
+    if version is not None and samples:
+        ages = np.concatenate([version - s.versions[s.trainable] for s in samples])
+        values |= {"staleness_mean": float(ages.mean()), "staleness_max": float(ages.max())}
+    return values
+
+
+def _summary(reports: Sequence[UpdateReport]) -> dict[str, float]:
+    """Counts summed, means weighted by rows, loss and gradient norm averaged over the updates that were made."""
+    tallies = [r.tally for r in reports]
+    values: dict[str, float] = {
+        "updates": float(sum(r.problem is None for r in reports)),
+        "microbatches": float(sum(t.num_microbatches for t in tallies)),
+        "tokens": float(sum(t.num_tokens for t in tallies)),
+        "nonfinite_rows": float(sum(t.num_nonfinite for t in tallies)),
+        "nonfinite_updates": float(sum(r.problem is not None for r in reports)),
+    }
+    done = [(r.tally, r.grad_norm) for r in reports if r.problem is None and r.grad_norm is not None]
+    if not done:
+        return values
+    values["loss"] = float(np.mean([t.loss for t, _ in done]))
+    values["grad_norm"] = float(np.mean([norm for _, norm in done]))
+    rows = sum(t.num_rows for t, _ in done)
+    for name in done[0][0].metrics():
+        found = [(t.metrics()[name], t.num_rows) for t, _ in done if name in t.metrics()]
+        is_max = name.endswith("_max")
+        values[name] = max(v for v, _ in found) if is_max else sum(v * n for v, n in found) / rows
+    return values
