@@ -47,12 +47,15 @@ build: $(STAMPS)/package
 	@echo 'built: $(BIN)/agentmath'
 
 lint: $(STAMPS)/dev
-	@$(BIN)/ruff check .
-	@$(BIN)/ruff format --check .
-	@$(BIN)/pyright --pythonpath $(BIN)/python
-	@$(CXX_SOURCES) | xargs $(BIN)/clang-format --dry-run -Werror
+	@failed=0; \
+	$(BIN)/ruff check . || failed=1; \
+	$(BIN)/ruff format --check . || failed=1; \
+	$(BIN)/pyright --pythonpath $(BIN)/python || failed=1; \
+	$(CXX_SOURCES) | xargs $(BIN)/clang-format --dry-run -Werror || failed=1; \
+	exit $$failed
 
 format: $(STAMPS)/dev
+	@$(BIN)/ruff check --select I --fix .
 	@$(BIN)/ruff format .
 	@$(CXX_SOURCES) | xargs $(BIN)/clang-format -i
 

@@ -60,11 +60,13 @@ void EnterNamespaces(const Namespaces& wanted) {
   if (wanted.mount) flags |= CLONE_NEWNS;
   if (flags == 0) return;
   if (unshare(flags) != 0) throw SystemError("unshare");
-  if (!wanted.user) return;
-  // An unprivileged process may map its gid only after giving up setgroups.
-  WriteFile("/proc/self/setgroups", "deny");
-  WriteFile("/proc/self/uid_map", MapTo(uid));
-  WriteFile("/proc/self/gid_map", MapTo(gid));
+  if (wanted.user) {
+    // An unprivileged process may map its gid only after giving up setgroups.
+    WriteFile("/proc/self/setgroups", "deny");
+    WriteFile("/proc/self/uid_map", MapTo(uid));
+    WriteFile("/proc/self/gid_map", MapTo(gid));
+  }
+  if (wanted.uts && sethostname("sandbox", 7) != 0) throw SystemError("sethostname");
 }
 
 void CloseMounts(const std::string& scratch_base) {

@@ -8,10 +8,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from agentmath_kernels import head, nll_loss, policy_loss, token_logprobs  # noqa: E402
-from agentmath_kernels.reference import dense_logprobs, nll_loss_reference, policy_loss_reference  # noqa: E402
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
+
+from agentmath_kernels import head, nll_loss, policy_loss, token_logprobs  # noqa: E402
+from agentmath_kernels.reference import dense_logprobs, nll_loss_reference, policy_loss_reference  # noqa: E402
 
 CLIP: dict[str, Any] = {"clip_low": 0.2, "clip_high": 0.28, "dual_clip": 10.0, "importance_cap": 2.0}
 

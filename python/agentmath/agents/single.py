@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from agentmath.config.prompt import PromptSection
-from agentmath.core.errors import FormatError
 from agentmath.core.interfaces import Action, Tokenizer
 from agentmath.core.types import Completion, SpanKind, StopReason, Task, Tokens, ToolCall, ToolResult
 from agentmath.formats import agentmath as dialect
@@ -109,14 +108,3 @@ def kinds_of(parts: Sequence[str], spans: Sequence[tuple[int, SpanKind]]) -> tup
         kinds.append(int(spans[index][1]))
         position += len(part)
     return tuple(kinds)
-
-
-def check_tokenizer(tokenizer: Tokenizer) -> None:
-    """Raise FormatError unless every tag of the dialect survives encoding and decoding."""
-    for tag in (*dialect.TAGS, "\\boxed{1}"):
-        back = tokenizer.decode(tokenizer.encode(tag, allow_special=True))
-        if back.strip() != tag:
-            raise FormatError(
-                f"the tokenizer turns {tag!r} into {back!r}: the tag protocol cannot be spoken with it. "
-                "Use a tokenizer that can write the signs < > / \\ and letters, or add the tags to its vocabulary."
-            )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -32,7 +31,8 @@ def keep(groups: Sequence[Group], section: AlgorithmSection, *, min_survivors: i
 
     Raises TrainingError for an unfinished or, among the survivors, an unscored trajectory.
     """
-    counts = Counter(dict.fromkeys(("samples_failed", "groups_failed", "groups_all_correct", "groups_all_wrong"), 0))
+    names = ("samples_failed", "groups_failed", "groups_all_correct", "groups_all_wrong")
+    counts: dict[str, int] = dict.fromkeys(names, 0)
     kept: list[Group] = []
     for group in groups:
         survivors = [t for t in group.trajectories if not _failed(t)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import sys
@@ -19,8 +20,8 @@ Parameters = ParamSpec("Parameters")
 def guarded(command: Callable[Parameters, None]) -> Callable[Parameters, None]:
     """A command that reports an AgentmathError in its own words and ends with the error's exit code.
 
-    AGENTMATH_TRACEBACK=1 in the environment shows the traceback instead. Other exceptions are defects of the program
-    and keep theirs.
+    AGENTMATH_TRACEBACK=1 in the environment shows the traceback instead. So is a full disk reported. Other exceptions
+    are defects of the program and keep their traceback.
     """
 
     @functools.wraps(command)
@@ -31,6 +32,12 @@ def guarded(command: Callable[Parameters, None]) -> Callable[Parameters, None]:
             if os.environ.get(TRACEBACK_VARIABLE) == "1":
                 raise
             raise typer.Exit(report(error)) from error
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            raise typer.Exit(
+                report(AgentmathError(f"nothing more can be written: {error}; free some space"))
+            ) from error
         except KeyboardInterrupt as error:
             raise typer.Exit(report(Interrupted("stopped by Ctrl-C"))) from error
 

@@ -46,6 +46,8 @@ def read_shape(model: ModelSection) -> ModelShape | None:
             return _from_gguf(path)
         if path.exists() and not path.is_dir():
             raise ConfigError(f"model.path = {str(path)!r} is a file but no .gguf; name the model's folder")
+        if not path.exists() and (path.suffix == ".gguf" or model.path.startswith(("/", "./", "../", "~"))):
+            raise ConfigError(f"model.path = {model.path!r} does not exist")
         folder = path if path.is_dir() else _cached_folder(model.path)
         return _from_folder(folder) if folder else None
     except (OSError, struct.error, ValueError, KeyError, TypeError) as error:

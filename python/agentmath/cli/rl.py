@@ -6,20 +6,21 @@ from pathlib import Path
 
 from agentmath.config.recipe import Recipe
 from agentmath.core.types import JSON
-from agentmath.orchestration.build import open_run
 from agentmath.orchestration.run import finish, reinforce, supervised
+from agentmath.orchestration.saving import open_run
+from agentmath.telemetry.run_dir import RunDirectory
 
 
 def run(recipe: Recipe, resume: Path | None) -> None:
     """Run the recipe, or go on with the run in `resume`; the last line printed is "run: PATH"."""
-    with open_run(recipe, resume, say=print) as parts:
-        supervised(parts, print)
-        reinforce(parts, print)
-        summary = finish(parts)
-        print(closing_words(summary, parts.directory.path, parts.directory.report, recipe))
+    with open_run(recipe, resume) as opened:
+        supervised(opened, print)
+        reinforce(opened, print)
+        summary = finish(opened)
+        print(closing_words(summary, opened.directory, recipe))
 
 
-def closing_words(summary: JSON, path: Path, report: Path, recipe: Recipe) -> str:
+def closing_words(summary: JSON, directory: RunDirectory, recipe: Recipe) -> str:
     """What the run came to, where everything is, and what to try next."""
 
     def figure(name: str) -> str:
@@ -34,11 +35,11 @@ def closing_words(summary: JSON, path: Path, report: Path, recipe: Recipe) -> st
             f"tool use  {figure('tool_use_before')} -> {figure('tool_use_after')}",
             f"training  {summary['train_seconds']:.0f} s, {summary['sft_steps']} supervised and {summary['steps']} "
             f"reinforcement steps, {'-' if rate is None else format(rate, ',.0f')} tokens/s",
-            f"report    {report}",
+            f"report    {directory.report}",
             "",
             "next:     open the report; look at a step's trajectories in it",
             f"          agentmath rl {recipe.run.name} --run.seed {recipe.run.seed + 1}      (another seed)",
             "          agentmath recipes; agentmath plan RECIPE      (what else there is, and what it would take)",
-            f"run: {path}",
+            f"run: {directory.path}",
         ]
     )

@@ -17,6 +17,8 @@ from agentmath.core.errors import ConfigError
 
 _NEW_MODEL_KEYS = tuple(k for k in ModelSection.model_fields if k not in ("path", "dtype"))
 _LARGEST_SEED = 2**63 - 1
+_GENERATORS = ("arithmetic", "two_step")
+"""Kinds of data that make their problems instead of reading them."""
 
 
 def check_recipe(recipe: Recipe) -> list[str]:
@@ -60,7 +62,9 @@ def _data_faults(recipe: Recipe) -> Iterator[str]:
     if needs_tasks and not any(is_trained_on(source) for source in recipe.data):
         yield "no data source is trained on: add a [[data]] table whose role is train or train_and_eval"
     for source in recipe.data:
-        if source.kind != "arithmetic" and not source.path:
+        if source.kind in _GENERATORS and not source.max_tasks:
+            yield f"data source {source.name!r} ({source.kind}) has no problems: give --data.{source.name}.max_tasks N"
+        if source.kind not in _GENERATORS and not source.path:
             yield f"data source {source.name!r} ({source.kind}) has no file: give --data.{source.name}.path FILE"
         if source.role == "train_and_eval" and 0 < source.max_tasks <= source.held_out:
             yield (
@@ -123,23 +127,20 @@ def _other_faults(recipe: Recipe) -> Iterator[str]:
         betas = getattr(recipe, section).betas
         if not all(0 <= beta < 1 for beta in betas):
             yield f"{section}.betas = {list(betas)}: each must be at least 0 and less than 1"
-    trajectories = recipe.rollout.groups_per_step * recipe.rollout.group_size
-    if recipe.training.updates_per_step > trajectories:
+    if recipe.training.updates_per_step > recipe.rollout.groups_per_step:
         yield (
-            f"training.updates_per_step = {recipe.training.updates_per_step} is more than a step has trajectories "
-            f"({trajectories} = rollout.groups_per_step x rollout.group_size)"
+            f"training.updates_per_step = {recipe.training.updates_per_step} is more than a step has groups to share "
+            f"out (rollout.groups_per_step = {recipe.rollout.groups_per_step}): lower the one or raise the other"
         )
 
 
 def _data_warnings(recipe: Recipe) -> Iterator[str]:
     for source in recipe.data:
         label = f"data.{source.name}"
-        if source.kind == "arithmetic":
+        if source.kind in _GENERATORS:
             yield from _without_effect(source, ["path"], label, "problems are generated, not read")
         else:
-            yield from _without_effect(
-                source, ["digits"], label, f"only kind arithmetic makes problems, not {source.kind}"
-            )
+            yield from _without_effect(source, ["digits"], label, f"kind {source.kind} reads its problems")
         if source.role != "train_and_eval":
             yield from _without_effect(source, ["held_out"], label, f"role {source.role} splits nothing off")
         if not is_trained_on(source):
@@ -156,11 +157,6 @@ def _rollout_warnings(rollout: RolloutSection) -> Iterator[str]:
         limit, most = getattr(rollout, bound), getattr(rollout, total)
         if limit >= most > 0:
             yield f"rollout.{bound} = {limit} has no effect: a whole trajectory has at most {total} = {most}"
-        elif 0 < limit * rollout.max_segments < most:
-            yield (
-                f"rollout.{total} = {most} is out of reach: max_segments = {rollout.max_segments} passes of "
-                f"{bound} = {limit} end at {limit * rollout.max_segments}"
-            )
     if rollout.max_segments - 1 > rollout.max_staleness:
         yield (
             f"a trajectory of rollout.max_segments = {rollout.max_segments} passes is {rollout.max_segments - 1} "

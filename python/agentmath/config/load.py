@@ -42,6 +42,7 @@ __all__ = ["check_recipe", "diff_recipes", "dump_recipe", "load_recipe", "shippe
 Address = tuple[str, int, str]
 """(section, index in an array of tables or -1, key)."""
 _LONGEST_SHOWN = 60
+_LARGEST_RECIPE_BYTES = 1 << 20
 
 
 def load_recipe(name_or_path: str, overrides: Sequence[str] = ()) -> Recipe:
@@ -84,7 +85,11 @@ def _read(name_or_path: str) -> tuple[str, str]:
         if path.is_dir() and name_or_path:
             inside = ", ".join(str(p) for p in sorted(path.glob("*.toml"))[:3])
             raise ConfigError(f"{name_or_path} is a folder, not a recipe" + (f"; it holds {inside}" if inside else ""))
-        return str(path), path.read_text(encoding="utf-8")
+        with path.open("rb") as stream:
+            content = stream.read(_LARGEST_RECIPE_BYTES + 1)
+        if len(content) > _LARGEST_RECIPE_BYTES:
+            raise ConfigError(f"{name_or_path} is too large to be a recipe: more than {_LARGEST_RECIPE_BYTES} bytes")
+        return str(path), content.decode("utf-8")
     except FileNotFoundError as error:
         near = difflib.get_close_matches(Path(name_or_path).name.removesuffix(".toml"), shipped, n=2, cutoff=0.5)
         missing = f"there is no recipe {name_or_path!r}, neither a file nor a shipped one{did_you_mean(near)}"

@@ -10,6 +10,6 @@ from agentmath.config.section import Section
 class RewardSection(Section):
     """AgentMath, "Stage 2 - Agentic RL". The tool part pays for calls: watch the logged N."""
 
-    tool_alpha: float = Field(0.1, ge=0)
-    tool_beta: float = Field(0.01, ge=0)
-    tool_max: float = Field(1.0, ge=0)
+    tool_alpha: float = Field(default=0.1, ge=0)
+    tool_beta: float = Field(default=0.01, ge=0)
+    tool_max: float = Field(default=1.0, ge=0)

@@ -8,28 +8,28 @@ from agentmath.config.section import Section
 
 
 class RolloutSection(Section):
-    groups_per_step: int = Field(16, ge=1)
+    groups_per_step: int = Field(default=16, ge=1)
     """Tasks whose groups are trained on in one step."""
-    group_size: int = Field(8, ge=2)
+    group_size: int = Field(default=8, ge=2)
     """Samples of one task; an advantage is relative to them."""
-    temperature: float = Field(1.0, gt=0)
-    max_sampled_tokens: int = Field(64, ge=1)
+    temperature: float = Field(default=1.0, gt=0)
+    max_sampled_tokens: int = Field(default=64, ge=1)
     """Generated length of one trajectory, all segments and turns together."""
-    max_context_tokens: int = Field(256, ge=2)
+    max_context_tokens: int = Field(default=256, ge=2)
     """Context length of one trajectory, prompt and tool output included."""
-    max_tool_calls: int = Field(2, ge=0)
-    max_tool_output_tokens: int = Field(64, ge=4)
+    max_tool_calls: int = Field(default=2, ge=0)
+    max_tool_output_tokens: int = Field(default=64, ge=4)
     """Tokens of one tool result that are shown to the model; the cut is marked."""
-    segment_sampled_tokens: int = Field(0, ge=0)
+    segment_sampled_tokens: int = Field(default=0, ge=0)
     """Sampled tokens of one pass; 0 sets no bound. What is unfinished goes on in the next step."""
-    segment_tool_calls: int = Field(0, ge=0)
+    segment_tool_calls: int = Field(default=0, ge=0)
     """Tool calls of one pass; 0 sets no bound."""
-    max_segments: int = Field(4, ge=1)
-    max_refills: int = Field(0, ge=0)
+    max_segments: int = Field(default=4, ge=1)
+    max_refills: int = Field(default=0, ge=0)
     """How often a step may draw more tasks when dynamic sampling left fewer than groups_per_step groups."""
-    max_staleness: int = Field(1, ge=0)
+    max_staleness: int = Field(default=1, ge=0)
     """Groups whose oldest token is more than this many versions old are dropped and counted."""
-    min_survivors: int = Field(2, ge=2)
+    min_survivors: int = Field(default=2, ge=2)
     """Samples a group needs after infrastructure failures were dropped."""
-    deadline_seconds: float = Field(3600.0, gt=0)
+    deadline_seconds: float = Field(default=3600.0, gt=0)
     """Longest time one step's rollout may take before it ends with an error that names what it waited for."""

@@ -10,9 +10,9 @@ from agentmath.config.section import Section
 class RunSection(Section):
     name: str = "run"
     """Name of the run; the run directory is output_dir/name-SEED unless output_dir already names one."""
-    seed: int = Field(0, ge=0)
+    seed: int = Field(default=0, ge=0)
     """Everything random in the run follows from it."""
     output_dir: str = "runs"
     """Folder that holds run directories."""
-    num_threads: int = Field(0, ge=0)
+    num_threads: int = Field(default=0, ge=0)
     """Threads of the trainer and engine; 0 takes the number of physical cores this process may use."""

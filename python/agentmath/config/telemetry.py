@@ -13,5 +13,5 @@ class TelemetrySection(Section):
     tensorboard: bool = True
     progress: Literal["auto", "live", "plain", "off"] = "auto"
     """auto shows a live display on a terminal and one line a step elsewhere."""
-    trajectories_every_steps: int = Field(1, ge=1)
+    trajectories_every_steps: int = Field(default=1, ge=1)
     """Every n-th step's trajectories are written to parquet."""

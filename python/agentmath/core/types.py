@@ -37,6 +37,7 @@ class SpanKind(IntEnum):
 
 
 SAMPLED_KINDS = (SpanKind.THINK, SpanKind.CODE, SpanKind.ANSWER)
+_IS_SAMPLED = np.isin(np.arange(256), SAMPLED_KINDS)
 
 
 class StopReason(StrEnum):
@@ -147,7 +148,7 @@ class Tokens:
     @property
     def trainable(self) -> npt.NDArray[np.bool_]:
         """[T] True where the model sampled the token: the one effective mask."""
-        return np.isin(self.kinds, SAMPLED_KINDS)
+        return _IS_SAMPLED[self.kinds]
 
     @staticmethod
     def inserted(ids: Sequence[int] | npt.NDArray[np.int32], kind: SpanKind) -> Tokens:

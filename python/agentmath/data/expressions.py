@@ -1,7 +1,7 @@
 """Arithmetic that stands in data files: checked, valued and rewritten, never run as Python.
 
-An expression is a Python syntax tree of numbers, + - * / // % ** and parentheses. Anything else is refused, so no text of
-a file can do more than calculate, and no calculation can grow without bound.
+An expression is a Python syntax tree of numbers, + - * / // % ** and parentheses. Anything else is refused, so no text
+of a file can do more than calculate, and no calculation can grow without bound.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def program_value(tree: ast.expr, names: dict[str, int | float]) -> int | float:
     return _evaluate(tree, names, exact=False)
 
 
-def _evaluate(tree: ast.expr, names: dict[str, Any], *, exact: bool) -> Any:  # noqa: ANN401
+def _evaluate(tree: ast.expr, names: dict[str, Any], *, exact: bool) -> Any:
     if isinstance(tree, ast.Constant):
         assert isinstance(tree.value, int | float)
         return Fraction(str(tree.value)) if exact else tree.value
@@ -148,7 +148,11 @@ def number_text(value: Fraction) -> str:
     for prime in (2, 5):
         while denominator % prime == 0:
             denominator //= prime
-    return str(float(value)) if denominator == 1 and value.denominator < 10**9 else f"{value.numerator}/{value.denominator}"
+    return (
+        str(float(value))
+        if denominator == 1 and value.denominator < 10**9
+        else f"{value.numerator}/{value.denominator}"
+    )
 
 
 def whole_divisions(tree: ast.expr, names: dict[str, int | float]) -> ast.expr:

@@ -11,13 +11,13 @@ def arithmetic(num: int, digits: int, seed: int) -> list[Task]:
     """num problems of six kinds on numbers of `digits` digits, some of them with small factors.
 
     All are different, so any split of the list holds a problem on one side only. Task.solution is the calculation, e.g.
-    "12*34+5", Task.intermediate its results in order, e.g. ("408", "413"). Raises ConfigError when num is more than exist.
+    "12*34+5", Task.intermediate its results in order, e.g. ("408", "413"). Raises ConfigError when fewer exist.
     """
     return generate(_arithmetic_patterns(digits), num, f"{seed}/{digits}", prefix="arithmetic")
 
 
 def two_step(num: int, digits: int, seed: int) -> list[Task]:
-    """num short stories that take exactly two operations; totals have `digits` digits at most. Otherwise as arithmetic."""
+    """num short stories that take two operations on numbers of at most `digits` digits; otherwise as arithmetic."""
     return generate(two_step_patterns(digits), num, f"{seed}/{digits}", prefix="two_step")
 
 
@@ -28,12 +28,12 @@ def _arithmetic_patterns(digits: int) -> list[Pattern]:
     return [
         Pattern(texts=("What is {a} * {b} + {c}?",), expression="{a}*{b}+{c}", ranges=(full, full, full)),
         Pattern(
-            texts=("{name} fills {a} bags with {b} {things} each and has {c} {things} over. How many {things} in all?",),
+            texts=("{n} fills {a} bags with {b} {t} each and has {c} {t} over. How many {t} in all?",),
             expression="{a}*{b}+{c}",
             ranges=(full, full, full),
         ),
         Pattern(
-            texts=("A box held {a} {things}. {b} were taken out, then {c} were put in. How many {things} now?",),
+            texts=("A box held {a} {t}. {b} were taken out, then {c} were put in. How many {t} now?",),
             expression="{a}-{b}+{c}",
             ranges=(full, full, full),
             fits=lambda a, b, c: b <= a,
@@ -44,9 +44,11 @@ def _arithmetic_patterns(digits: int) -> list[Pattern]:
             ranges=(full, full, modulus),
         ),
         Pattern(
-            texts=("{name} buys {a} {things} at {b} cents each, {c} times. How many cents is that?",),
+            texts=("{n} buys {a} {t} at {b} cents each, {c} times. How many cents is that?",),
             expression="{a}*{b}*{c}",
             ranges=(full, full, repeat),
         ),
-        Pattern(texts=("What is the square of {a} minus {b}?",), expression="{a}**2-{b}", ranges=(full, full)),
+        Pattern(
+            texts=("Take {b} from the square of {a}. What is left?",), expression="{a}**2-{b}", ranges=(full, full)
+        ),
     ]

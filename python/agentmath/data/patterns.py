@@ -25,7 +25,7 @@ class Pattern:
     """One kind of problem. Two problems of a kind are the same problem when their numbers are the same."""
 
     texts: tuple[str, ...]
-    """Wordings with holes {a} {b} {c} for numbers, {name} and {things}."""
+    """Wordings with holes {a} {b} {c} for numbers, {n} for a name and {t} for things."""
     expression: str
     """The calculation with the same holes, e.g. "{a}*{b}+{c}"."""
     ranges: tuple[range, ...]
@@ -82,7 +82,7 @@ def _task(pattern: Pattern, numbers: tuple[int, ...], rng: random.Random, identi
     holes = dict(zip("abc", numbers, strict=False))
     solution = pattern.expression.format(**holes)
     tree = parse_arithmetic(solution)
-    text = rng.choice(pattern.texts).format(**holes, name=rng.choice(NAMES), things=rng.choice(THINGS))
+    text = rng.choice(pattern.texts).format(**holes, n=rng.choice(NAMES), t=rng.choice(THINGS))
     value: Fraction = exact_value(tree)
     return Task(
         id=identity,

@@ -38,7 +38,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A program and what it prints, as computed here by the rules of Python's numbers; the sandbox has the last word."""
+    """A program and what it prints, as computed here by Python's rules for numbers; the sandbox has the last word."""
 
     source: str
     printed: str
@@ -64,7 +64,7 @@ def steps_program(steps: Sequence[Step], answer: str, *, given: Collection[Fract
     names: dict[str, int | float] = {}
     known: dict[Fraction, list[str]] = {}
     for step in steps[:-1]:
-        tree = whole_divisions(_with_names(step.tree, known), names)
+        tree = whole_divisions(_with_names(step.tree, known, given), names)
         known = {value: found for value, found in known.items() if value not in given}
         name = _name(step.noun, names)
         if name is None:
@@ -74,7 +74,7 @@ def steps_program(steps: Sequence[Step], answer: str, *, given: Collection[Fract
         lines += [f"# {step.words}"] if step.words else []
         lines.append(f"{name} = {ast.unparse(tree)}")
     last = steps[-1]
-    tree = whole_divisions(_with_names(last.tree, known), names)
+    tree = whole_divisions(_with_names(last.tree, known, given), names)
     lines += [f"# {last.words}"] if last.words else []
     return _last_print(lines, ast.unparse(tree), program_value(tree, names), parse_number(answer))
 
@@ -97,15 +97,22 @@ def _decimals(value: Fraction) -> int:
     return next((d for d in range(_MAX_DECIMALS + 1) if (value * 10**d).denominator == 1), _MAX_DECIMALS)
 
 
-def _with_names(tree: ast.expr, known: Mapping[Fraction, Sequence[str]]) -> ast.expr:
-    """The tree with earlier results written as names: the latest one, or one each for a value that stands there twice."""
+def _with_names(tree: ast.expr, known: Mapping[Fraction, Sequence[str]], given: Collection[Fraction]) -> ast.expr:
+    """The tree with earlier results written as names.
+
+    The latest name of a value is used, or one each for a value that occurs twice; where the question gives that value
+    too, the occurrences left over are the question's.
+    """
     values = [exact_value(node) for node in ast.walk(tree) if isinstance(node, ast.Constant)]
     left = {value: list(known[value])[-values.count(value) :] for value in values if value in known}
 
     def renamed(node: ast.expr) -> ast.expr:
         if isinstance(node, ast.Constant):
-            found = left.get(exact_value(node))
-            return ast.Name(found.pop(0) if len(found) > 1 else found[0], ast.Load()) if found else node
+            value = exact_value(node)
+            names = left.get(value)
+            if not names:
+                return node
+            return ast.Name(names.pop(0) if len(names) > 1 or value in given else names[0], ast.Load())
         if isinstance(node, ast.UnaryOp):
             return ast.UnaryOp(node.op, renamed(node.operand))
         assert isinstance(node, ast.BinOp)

@@ -16,15 +16,21 @@ FINAL = re.compile(r"####\s*(.+)")
 _MAX_LINE_CHARS = 2000
 _MAX_COMMENT_WORDS = 14
 _MAX_UNIT_WORDS = 3
-_SIGN_NAMES = str.maketrans({"\u00d7": "*", "\u00f7": "/", "\u2212": "-", "\u2013": "-", "\u00b7": "*", "[": "(", "]": ")"})
-_TOKEN = re.compile(
-    r"(?P<number>(?:\d[\d,]*(?:\.\d+)?|\.\d+)%?)|(?P<times>[xX](?![A-Za-z'-]))|(?P<word>[A-Za-z][A-Za-z'-]*)|(?P<sign>[^\s$])"
+_SIGN_NAMES = str.maketrans(
+    {"\u00d7": "*", "\u00f7": "/", "\u2212": "-", "\u2013": "-", "\u00b7": "*", "[": "(", "]": ")"}
 )
-_NO_UNITS = frozenset("and is are of so or that which because than equals if then".split())
+_TOKEN = re.compile(
+    r"(?P<number>(?:\d+(?:,\d{3})*(?:\.\d+)?|\.\d+)%?)|(?P<times>[xX](?![A-Za-z'-]))"
+    r"|(?P<word>[A-Za-z][A-Za-z'-]*)|(?P<sign>[^\s$])"
+)
+_NO_UNITS = frozenset(re.findall(r"\w+", "and is are of so or that which because than if then"))
 _NOUN = re.compile(r"\s*([a-z]{3,12})\b")
 _NO_NOUNS = frozenset(
-    "and are for from has have her his how into less more per than that the their them then they this was were when "
-    "which while will with each after before because since would total times percent".split()
+    re.findall(
+        r"\w+",
+        "and are for from has have her his how into less more per than that the their them then they this was were "
+        "when which while will with each after before because since would total times percent",
+    )
 )
 
 
@@ -74,7 +80,9 @@ def _marked_steps(mark: str, before: str, after: str) -> Iterator[Step]:
             return
     try:
         tree = parse_arithmetic(_plain(left))
-        step = Step(tree=tree, value=exact_value(tree), words=_words(_without_calculation(before), after), noun=_noun(after))
+        step = Step(
+            tree=tree, value=exact_value(tree), words=_words(_without_calculation(before), after), noun=_noun(after)
+        )
     except Unconvertible:
         return
     yield step
@@ -176,7 +184,7 @@ def _noun(after: str) -> str:
 def question_numbers(question: str) -> frozenset[Fraction]:
     """Numbers that stand in the question in digits."""
     found: set[Fraction] = set()
-    for text in re.findall(r"(?:\d[\d,]*(?:\.\d+)?|\.\d+)%?", question):
+    for text in re.findall(r"(?:\d+(?:,\d{3})*(?:\.\d+)?|\.\d+)%?", question):
         try:
             found.add(parse_number(text))
         except Unconvertible:

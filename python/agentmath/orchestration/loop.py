@@ -1,6 +1,6 @@
 """Reinforcement learning, one step after another: the page to read first.
 
-    tasks -> groups of trajectories -> rewards -> filter -> advantages -> samples -> update -> publish
+tasks -> groups of trajectories -> rewards -> filter -> advantages -> samples -> update -> publish
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from agentmath.algorithms import advantages, filters
 from agentmath.core.errors import EngineError
 from agentmath.core.types import Group, StopReason
-from agentmath.orchestration import saving
 from agentmath.orchestration.build import Parts
 from agentmath.orchestration.measure import measure
+from agentmath.orchestration.saving import Run, save_rl
 from agentmath.rollout.recorder import write_trajectories
 from agentmath.telemetry.metrics import group_metrics
 from agentmath.telemetry.progress import Progress
@@ -38,9 +38,9 @@ class Collected:
             self.counts[name] = self.counts.get(name, 0.0) + value
 
 
-def train(parts: Parts) -> None:
+def train(run: Run) -> None:
     """Make the optimiser steps that are left. Between two steps the run is in a state that a checkpoint can hold."""
-    recipe, state = parts.recipe, parts.state
+    parts, recipe, state = run.parts, run.parts.recipe, run.parts.state
     clock = StageClock()
     with Progress(recipe.telemetry, recipe.training.steps, "grpo", first_step=state.step) as progress:
         while state.step < recipe.training.steps:
@@ -52,12 +52,12 @@ def train(parts: Parts) -> None:
             state.step += 1
             state.version += 1
             with clock.stage("record"):
-                record(parts, collected)
-            report(parts, progress, {**group_metrics(collected.seen), **collected.counts, **values, **clock.take()})
+                record(run, collected)
+            report(run, progress, {**group_metrics(collected.seen), **collected.counts, **values, **clock.take()})
             if recipe.evaluation.every_steps and state.step % recipe.evaluation.every_steps == 0:
-                measure(parts, "rl", progress.message)
+                measure(run, "rl", progress.message)
             if state.step % recipe.training.checkpoint_every_steps == 0 or state.step == recipe.training.steps:
-                saving.save_rl(parts)
+                save_rl(run)
 
 
 def collect(parts: Parts, clock: StageClock) -> Collected:
@@ -95,23 +95,23 @@ def update(parts: Parts, groups: list[Group]) -> dict[str, float]:
     return {**metrics.values, "untrainable": float(made.num_untrainable), "skipped": float(metrics.skipped is not None)}
 
 
-def record(parts: Parts, collected: Collected) -> None:
+def record(run: Run, collected: Collected) -> None:
     """Write the step's trajectories; state.step is already the number of steps made."""
-    state = parts.state
+    state, telemetry = run.parts.state, run.parts.recipe.telemetry
     state.num_tokens += sum(t.num_context_tokens for g in collected.seen for t in g.trajectories)
-    if collected.seen and state.step % parts.recipe.telemetry.trajectories_every_steps == 0:
-        path = parts.directory.trajectories(state.step)
-        write_trajectories(path, collected.seen, state.step, parts.tokenizer.decode)
+    if collected.seen and state.step % telemetry.trajectories_every_steps == 0:
+        path = run.directory.trajectories(state.step)
+        write_trajectories(path, collected.seen, state.step, run.parts.tokenizer.decode)
 
 
-def report(parts: Parts, progress: Progress, values: dict[str, float]) -> None:
+def report(run: Run, progress: Progress, values: dict[str, float]) -> None:
     """One line of metrics, one refresh of the display."""
-    seconds = values["seconds/step"]
-    parts.state.train_seconds += seconds
+    seconds, state = values["seconds/step"], run.parts.state
+    state.train_seconds += seconds
     num_tokens = values.get("context_tokens", 0.0) * values["trajectories"]
     values["tokens_per_second"] = num_tokens / seconds if seconds else 0.0
-    parts.writer.write("rl", parts.state.step, values)
-    progress.update(parts.state.step, values)
+    run.writer.write("rl", state.step, values)
+    progress.update(state.step, values)
 
 
 def refuse_dead_infrastructure(groups: list[Group]) -> None:

@@ -9,26 +9,31 @@ from typing import Literal
 from agentmath.core.types import JSON
 from agentmath.evaluation.evaluate import EvalResult, evaluate
 from agentmath.orchestration.build import Parts
+from agentmath.orchestration.saving import Run
 
 StageName = Literal["start", "sft", "rl"]
 
 
-def measure(parts: Parts, stage: StageName, say: Callable[[str], None]) -> dict[str, EvalResult]:
+def measure(run: Run, stage: StageName, say: Callable[[str], None]) -> None:
     """Evaluate every held-out set with the present weights; figures go to metrics.jsonl and into the run's state."""
-    section = parts.recipe.evaluation
-    where = replace(
-        parts.collector.stage, purpose=f"eval-{stage}", temperature=section.temperature, section=parts.eval_section
-    )
-    results: dict[str, EvalResult] = {}
-    for name, tasks in parts.eval_sets.items():
-        result, _ = parts.run(
-            evaluate(name, tasks[: section.num_tasks], where, score=parts.score, step=parts.state.step)
-        )
-        results[name] = result
-        parts.writer.write("eval", parts.state.step, {"stage": stage, "set": name, **result.as_json()})
+    state = run.parts.state
+    results = evaluate_sets(run.parts, purpose=f"eval-{stage}")
+    for name, result in results.items():
+        run.writer.write("eval", state.step, {"stage": stage, "set": name, **result.as_json()})
         say(describe(stage, result))
-    entry: JSON = {"stage": stage, "step": parts.state.step, "results": {n: r.as_json() for n, r in results.items()}}
-    parts.state.evaluations.append(entry)
+    entry: JSON = {"stage": stage, "step": state.step, "results": {n: r.as_json() for n, r in results.items()}}
+    state.evaluations.append(entry)
+
+
+def evaluate_sets(parts: Parts, *, purpose: str) -> dict[str, EvalResult]:
+    """Figures of every held-out set, evaluation.num_tasks tasks each."""
+    section = parts.recipe.evaluation
+    budgets = parts.recipe.rollout.model_copy(update={"segment_sampled_tokens": 0, "segment_tool_calls": 0})
+    where = replace(parts.collector.stage, purpose=purpose, temperature=section.temperature, section=budgets)
+    results: dict[str, EvalResult] = {}
+    for name, tasks in parts.pool.evaluation.items():
+        chosen = tasks[: section.num_tasks]
+        results[name], _ = parts.run(evaluate(name, chosen, where, score=parts.score, step=parts.state.step))
     return results
 
 

@@ -9,41 +9,42 @@ from pathlib import Path
 
 from agentmath.core.errors import TrainingError
 from agentmath.core.types import JSON
-from agentmath.orchestration import loop, saving
-from agentmath.orchestration.build import Parts
+from agentmath.orchestration import loop
 from agentmath.orchestration.measure import measure
+from agentmath.orchestration.saving import Run, save_sft
 from agentmath.orchestration.warmup import warm_up
 from agentmath.telemetry.viewer import write_report
+from agentmath.training.policy import export_hf
 
 Say = Callable[[str], None]
 
 
-def supervised(parts: Parts, say: Say) -> None:
+def supervised(run: Run, say: Say) -> None:
     """Measure a model that comes trained, then run the supervised stage, unless the run is past it."""
-    state, recipe = parts.state, parts.recipe
+    state, recipe = run.parts.state, run.parts.recipe
     if state.sft_finished:
         return
     if recipe.model.path and state.evaluation("start") is None:
-        measure(parts, "start", say)
+        measure(run, "start", say)
     if recipe.sft.steps:
-        warm_up(parts, parts.sft_state)
-        measure(parts, "sft", say)
+        warm_up(run)
+        measure(run, "sft", say)
     state.sft_finished = True
-    saving.save_sft(parts, parts.sft_state)
+    save_sft(run)
 
 
-def reinforce(parts: Parts, say: Say) -> None:
+def reinforce(run: Run, say: Say) -> None:
     """Check that the model can earn a reward, then run reinforcement learning."""
-    if not parts.recipe.training.steps:
+    state, training = run.parts.state, run.parts.recipe.training
+    if not training.steps:
         return
-    if parts.eval_sets and parts.state.step == 0:
-        before = parts.state.evaluation("sft") or parts.state.evaluation("start")
-        if before is None:
-            measure(parts, "start", say)
-            before = parts.state.evaluation("start")
-        refuse_hopeless_start(before or {}, parts.recipe.training.min_start_accuracy)
-    loop.train(parts)
-    measure(parts, "rl", say)
+    if run.parts.pool.evaluation and state.step == 0:
+        if not state.evaluations:
+            measure(run, "start", say)
+        refuse_hopeless_start(state.evaluations[-1], training.min_start_accuracy)
+    loop.train(run)
+    if not any(e["stage"] == "rl" and e["step"] == state.step for e in state.evaluations):
+        measure(run, "rl", say)
 
 
 def refuse_hopeless_start(before: JSON, least: float) -> None:
@@ -57,12 +58,12 @@ def refuse_hopeless_start(before: JSON, least: float) -> None:
         )
 
 
-def finish(parts: Parts) -> JSON:
-    """Write summary.json and the report; returns the summary."""
-    state = parts.state
+def finish(run: Run) -> JSON:
+    """Export the model, write summary.json and the report; returns the summary."""
+    parts, state = run.parts, run.parts.state
     before = state.evaluation("sft") or state.evaluation("start")
     after = state.evaluation("rl") or before
-    main = next(iter(parts.eval_sets), None)
+    main = next(iter(parts.pool.evaluation), None)
     summary: JSON = {
         "accuracy_before": _figure(before, main, "accuracy"),
         "accuracy_after": _figure(after, main, "accuracy"),
@@ -75,8 +76,9 @@ def finish(parts: Parts) -> JSON:
         "sft_steps": state.sft_step,
         "evaluations": state.evaluations,
     }
-    write_atomically(parts.directory.summary, json.dumps(summary, indent=2) + "\n")
-    write_report(parts.directory.path)
+    export_hf(parts.policy, run.directory.path / "model")
+    write_atomically(run.directory.summary, json.dumps(summary, indent=2) + "\n")
+    write_report(run.directory.path)
     return summary
 
 

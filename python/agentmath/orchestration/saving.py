@@ -2,40 +2,117 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agentmath.config.load import dump_recipe
-from agentmath.orchestration.build import Parts
+from agentmath.config.load import diff_recipes, dump_recipe, load_recipe
+from agentmath.config.recipe import Recipe
+from agentmath.core.errors import ConfigError
+from agentmath.orchestration.build import Parts, open_parts
 from agentmath.orchestration.state import RunState
 from agentmath.rollout import parking
+from agentmath.telemetry.run_dir import RunDirectory, run_path
+from agentmath.telemetry.writers import MetricsWriter
 from agentmath.training import checkpoint
 from agentmath.training.sft import SFTState
 
+MAY_CHANGE = (
+    "run.output_dir",
+    "run.num_threads",
+    "telemetry.",
+    "training.keep_checkpoints",
+    "rollout.deadline_seconds",
+)
+"""Settings that a resumed run may have otherwise: they change nothing that is computed."""
 
-def save_rl(parts: Parts) -> Path:
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """Parts at work in a run directory."""
+
+    parts: Parts
+    directory: RunDirectory
+    writer: MetricsWriter
+
+
+@contextmanager
+def open_run(recipe: Recipe, resume: Path | None) -> Iterator[Run]:
+    """A new run, or the one in `resume` at its newest checkpoint with everything recorded later cut off.
+
+    Raises ConfigError when the directory holds another run, or when the recipe differs from the run's own.
+    """
+    if resume is not None:
+        refuse_changed_recipe(recipe, resume)
+    with open_parts(recipe) as parts:
+        directory = RunDirectory.create(run_path(recipe.run)) if resume is None else RunDirectory.resume(resume)
+        with directory:
+            parts.inspection_folder = directory.inspect
+            if resume is None:
+                directory.recipe.write_text(dump_recipe(recipe), encoding="utf-8")
+            else:
+                restore(parts, directory)
+            with MetricsWriter(directory, recipe.telemetry, resumed=resume is not None) as writer:
+                yield Run(parts=parts, directory=directory, writer=writer)
+
+
+def refuse_changed_recipe(recipe: Recipe, resume: Path) -> None:
+    """Raise ConfigError that lists what differs from the recipe the run was started with."""
+    started = load_recipe(str(resume / "recipe.toml"), [])
+    changes = [line for line in diff_recipes(started, recipe) if not line.startswith(MAY_CHANGE)]
+    if changes:
+        raise ConfigError(
+            "a resumed run must go on with its own recipe; these settings differ:\n  "
+            + "\n  ".join(changes)
+            + f"\nTake them back (agentmath rl --resume {resume} needs no recipe), or start a new run."
+        )
+
+
+def save_rl(run: Run) -> Path:
     """Checkpoint between two reinforcement-learning steps."""
-    return _save(parts, "rl", parts.state.step, {"optimizer": parts.optimizer.state_dict()})
+    return _save(run, "rl", run.parts.state.step, {"optimizer": run.parts.optimizer.state_dict()})
 
 
-def save_sft(parts: Parts, state: SFTState) -> Path:
+def save_sft(run: Run) -> Path:
     """Checkpoint between two supervised steps, or at the end of the stage."""
-    optimizer = {"optimizer": parts.sft_optimizer.state_dict(), "sft": state.state_dict()}
-    return _save(parts, "sft", parts.state.sft_step, optimizer)
+    parts = run.parts
+    tensors = {"optimizer": parts.sft_optimizer.state_dict(), "sft": parts.sft_state.state_dict()}
+    return _save(run, "sft", parts.state.sft_step, tensors)
 
 
-def _save(parts: Parts, stage: str, step: int, tensors: dict[str, Any]) -> Path:
+def _save(run: Run, stage: str, step: int, tensors: dict[str, Any]) -> Path:
+    parts = run.parts
     held = checkpoint.Parts(
-        model=parts.policy.state_dict(),
+        model=parts.policy.module.state_dict(),
         optimizer=tensors,
         state=parts.state.as_json(),
         parked=parking.to_bytes(parts.collector.parked),
         recipe=dump_recipe(parts.recipe),
     )
-    folder = parts.directory.checkpoints / stage
-    return checkpoint.save(folder, step, held, keep=parts.recipe.training.keep_checkpoints)
+    keep = parts.recipe.training.keep_checkpoints
+    return checkpoint.save(run.directory.checkpoints / stage, step, held, keep=keep)
 
 
-def newest(folder: Path) -> Path | None:
-    """The newest whole checkpoint of a run's checkpoint folder: reinforcement learning comes after supervision."""
-    return checkpoint.latest(folder / "rl") or checkpoint.latest(folder / "sft")
+def restore(parts: Parts, directory: RunDirectory) -> None:
+    """Bring parts to the newest checkpoint; without one the run begins anew. What was recorded later is cut off."""
+    stage, path = "rl", checkpoint.latest(directory.checkpoints / "rl")
+    if path is None:
+        stage, path = "sft", checkpoint.latest(directory.checkpoints / "sft")
+    if path is None:
+        directory.cut_after(0, stage="sft", num_evaluations=0)
+        return
+    _, held = checkpoint.load(path)
+    parts.policy.module.load_state_dict(held.model)
+    parts.state = RunState.from_json(held.state)
+    parts.collector.parked = parking.from_bytes(held.parked)
+    if stage == "rl":
+        parts.optimizer.load_state_dict(held.optimizer["optimizer"])
+    else:
+        parts.sft_optimizer.load_state_dict(held.optimizer["optimizer"])
+        parts.sft_state = SFTState.from_state_dict(held.optimizer["sft"])
+    parts.run(parts.engine.update_weights(parts.state.version, None))
+    step = parts.state.step if stage == "rl" else parts.state.sft_step
+    num_evaluations = sum(len(e["results"]) for e in parts.state.evaluations)
+    directory.cut_after(step, stage=stage, num_evaluations=num_evaluations)

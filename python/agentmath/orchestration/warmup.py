@@ -5,18 +5,18 @@ from __future__ import annotations
 from agentmath.core.errors import DataError
 from agentmath.core.types import Demonstration, TrainingSample
 from agentmath.data.demonstrations import demonstrations
-from agentmath.data.sft_files import read_sft
-from agentmath.orchestration import saving
+from agentmath.data.sft_files import read_demonstrations
 from agentmath.orchestration.build import Parts
 from agentmath.orchestration.demonstrations import render
+from agentmath.orchestration.saving import Run, save_sft
 from agentmath.telemetry.progress import Progress
 from agentmath.telemetry.stages import StageClock
-from agentmath.training.sft import SFTSettings, SFTState, train_sft
+from agentmath.training.sft import SFTSettings, train_sft
 
 
-def warm_up(parts: Parts, state: SFTState) -> None:
-    """Make the supervised steps that are left, from `state` on."""
-    recipe = parts.recipe
+def warm_up(run: Run) -> None:
+    """Make the supervised steps that are left."""
+    parts, recipe, state = run.parts, run.parts.recipe, run.parts.sft_state
     clock = StageClock()
     with Progress(recipe.telemetry, recipe.sft.steps, "sft", first_step=state.step, every_steps=10) as progress:
         training, held_out = _samples(parts, progress)
@@ -24,18 +24,22 @@ def warm_up(parts: Parts, state: SFTState) -> None:
             sft=recipe.sft,
             training=recipe.training,
             seed=recipe.run.seed,
-            inspection_folder=parts.directory.inspect,
+            inspection_folder=parts.inspection_folder,
         )
         clock.take()
         for metrics in train_sft(parts.policy, parts.sft_optimizer, training, settings, held_out=held_out, state=state):
             seconds = clock.take()
-            values = {**metrics.values, **seconds, "tokens_per_second": metrics.values["tokens"] / seconds["seconds/step"]}
-            parts.writer.write("sft", state.step, values)
+            values = {
+                **metrics.values,
+                **seconds,
+                "tokens_per_second": metrics.values["tokens"] / seconds["seconds/step"],
+            }
+            run.writer.write("sft", state.step, values)
             progress.update(state.step, values)
             parts.state.sft_step = state.step
             parts.state.sft_seconds += seconds["seconds/step"]
             if state.step % recipe.sft.eval_every_steps == 0 and not state.finished:
-                saving.save_sft(parts, state)
+                save_sft(run)
     parts.run(parts.engine.update_weights(parts.state.version, None))
 
 
@@ -59,6 +63,7 @@ def _samples(parts: Parts, progress: Progress) -> tuple[list[TrainingSample], li
 def _demonstrations(parts: Parts) -> list[Demonstration]:
     section, seed = parts.recipe.sft, parts.recipe.run.seed
     if section.path:
-        return read_sft(section.path)
-    tasks = parts.tasks.first(section.num_demonstrations)
-    return demonstrations(tasks, tool_share=section.tool_share, seed=seed)
+        return read_demonstrations(section.path)
+    num_rows = sum(map(len, parts.pool.train.values()))
+    tasks = [parts.tasks.task_at(i) for i in range(section.num_demonstrations or num_rows)]
+    return demonstrations(tasks, tool_share=section.tool_share, seed=seed, explain=section.explain)

@@ -1,10 +1,10 @@
 r"""Whether an answer is right. Sound before complete: what cannot be shown to be equal is wrong.
 
-Readings: integers and fractions are equal exactly; a decimal equals another value to 1e-6 of it; a percent sign, a degree
-sign, a currency or a unit on one side only is ignored, different ones on both sides are not; order counts in tuples and
-not in lists and sets; intervals equal relations that say the same; case of words is ignored; the last of several boxes
-counts. Where the gold answer is a plain number, "76 - 25" is not yet an answer (accept_unevaluated switches this off).
-Nothing is evaluated as Python, and every verdict is bounded in time.
+Readings: integers and fractions are equal exactly; a decimal equals another value to 1e-6 of it; a percent sign, a
+degree sign, a currency or a unit on one side only is ignored, different ones on both sides are not; order counts in
+tuples and not in lists and sets; intervals equal relations that say the same; case of words is ignored; the last of
+several boxes counts. Where the gold answer is a plain number, "76 - 25" is not yet an answer (accept_unevaluated
+switches this off). Nothing is evaluated as Python, and every verdict is bounded in time.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ def grade_answer(gold: str, prediction: str, *, accept_unevaluated: bool = False
     if not gold.strip():
         return _verdict(False, prediction, "no-gold", "the task has no gold answer, so nothing can be right")
     if max(len(gold), len(prediction)) > MAX_ANSWER_CHARS:
-        return _verdict(False, prediction, "too-long", f"answers longer than {MAX_ANSWER_CHARS} characters are not read")
+        return _verdict(
+            False, prediction, "too-long", f"answers longer than {MAX_ANSWER_CHARS} characters are not read"
+        )
     sides = [clean(boxed_answer(side) or side) for side in (gold, prediction)]
     letters = [canonical(side) for side in sides]
     if not letters[1]:

@@ -1,4 +1,4 @@
-r"""One spelling for what can be written in many ways: signs, spacing, styles. Nothing here knows what an answer means."""
+r"""One spelling for what can be written in many ways: signs, spacing, styles. What it means is no matter here."""
 
 from __future__ import annotations
 
@@ -25,13 +25,6 @@ _SIGNS = str.maketrans(
         "\u00b0": "^\\circ ",
         "\u2032": "'",
         "\u2026": "\\ldots ",
-        "\u00b2": "^2",
-        "\u00b3": "^3",
-        "\u00bd": " 1/2",
-        "\u00bc": " 1/4",
-        "\u00be": " 3/4",
-        "\u2153": " 1/3",
-        "\u2154": " 2/3",
     }
 )
 
@@ -63,34 +56,36 @@ _REWRITES = tuple(
     )
 )
 _MAX_WRAPPINGS = 4
-_TRAILING = re.compile(r"[\s.,;]+\Z")
+_WRAPPINGS = (("\\(", "\\)"), ("\\[", "\\]"), ("$$", "$$"), ("$", "$"), ("**", "**"))
+_INDICES = re.compile("([\u2070\u00b9\u00b2\u00b3\u2074-\u2079]+)|([\u2080-\u2089]+)")
+_FRACTIONS = re.compile("[\u00bc-\u00be\u2150-\u215e\u2189]")
+"""Signs that would else run together with the digits before them: a square, an index, the half of two and a half."""
+_TRAILING = " \t\r\n.,;"
 _LONE_BRACES = re.compile(r"\{([A-Za-z0-9])\}")
 _TEXT = re.compile(r"\\text\s*\{([^{}]*)\}")
 
 
 def clean(text: str) -> str:
     """The answer in one spelling, blanks still in it; linear in its length."""
-    text = unicodedata.normalize("NFKC", text.translate(_SIGNS)).translate(_SIGNS)
-    text = text.replace("\\\\", ROW_END)
+    text = _INDICES.sub(lambda m: f"{'_' if m[2] else '^'}{{{m[0]}}}", text)
+    text = _FRACTIONS.sub(r" \g<0>", text.translate(_SIGNS))
+    text = unicodedata.normalize("NFKC", text).translate(_SIGNS)
+    # Long runs of blanks would make the patterns below take quadratic time.
+    text = " ".join(text.replace("\\\\", ROW_END).split())
     for pattern, replacement in _REWRITES:
         text = pattern.sub(replacement, text)
-    return unwrap(text)
+    return unwrap(" ".join(text.split()))
 
 
 def unwrap(text: str) -> str:
     r"""Without the marks round it: blanks, full stops at the end, $...$, \(...\), \[...\]."""
     for _ in range(_MAX_WRAPPINGS):
         before = text
-        text = text.strip()
-        text = _TRAILING.sub("", text)
-        if text.startswith("\\(") and text.endswith("\\)") or text.startswith("\\[") and text.endswith("\\]"):
-            text = text[2:-2]
-        elif text.startswith("$$") and text.endswith("$$") and len(text) >= 4:
-            text = text[2:-2]
-        elif text.startswith("$") and text.endswith("$") and len(text) >= 2 and not text.endswith("\\$"):
-            text = text[1:-1]
-        elif text.startswith("**") and text.endswith("**") and len(text) > 4:
-            text = text[2:-2]
+        text = text.strip().rstrip(_TRAILING)
+        for opening, closing in _WRAPPINGS:
+            if text.startswith(opening) and text.endswith(closing) and len(text) >= len(opening) + len(closing):
+                text = text[len(opening) : -len(closing)]
+                break
         if text == before:
             break
     return text

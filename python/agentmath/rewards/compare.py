@@ -5,8 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 
 from agentmath.rewards.evaluate import NUM_POINTS, applies, evaluate, point
-from agentmath.rewards.expressions import Node
 from agentmath.rewards.forms import MAX_ITEMS, Form
+from agentmath.rewards.nodes import Node
 from agentmath.rewards.values import Arithmetic, Unevaluable, Value
 
 DECIMAL_TOLERANCE = Fraction(1, 10**6)
@@ -50,7 +50,9 @@ class Comparison:
             return self._same_members(sides[0], sides[1])
         if {gold.kind, prediction.kind} == {"relation", "tuple"}:
             relations = [_as_relation(f) for f in (gold, prediction)]
-            return relations[0][1] == relations[1][1] and self._proportional(relations[0][0], relations[1][0], positive=True)
+            return relations[0][1] == relations[1][1] and self._proportional(
+                relations[0][0], relations[1][0], positive=True
+            )
         if gold.kind != prediction.kind:
             return gold.text == prediction.text and bool(gold.text)
         return self._same_kind(gold, prediction)
@@ -89,7 +91,10 @@ class Comparison:
             self.reason = f"the units differ: {gold.unit} and {prediction.unit}"
             return False
         if gold.node.is_literal and not (self.accept_unevaluated or prediction.node.is_literal):
-            self.rule, self.reason = "unevaluated", "the gold answer is a number, the prediction still has to be computed"
+            self.rule, self.reason = (
+                "unevaluated",
+                "the gold answer is a number, the prediction still has to be computed",
+            )
             return False
         if gold.node == prediction.node or self._same_value(gold.node, prediction.node):
             return True

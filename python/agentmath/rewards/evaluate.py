@@ -7,7 +7,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 
-from agentmath.rewards.expressions import Node
+from agentmath.rewards.nodes import Node
 from agentmath.rewards.values import Arithmetic, Unevaluable, Value, exact, pi
 
 Point = Callable[[str], Fraction]
@@ -38,7 +38,7 @@ def applies(node: Node, index: int) -> bool:
 def _has_branches(node: Node) -> bool:
     if node.kind == "power" and node.symbols:
         base, exponent = node.args
-        if base.symbols and exponent.kind == "quotient" or exponent.symbols:
+        if exponent.symbols or (base.symbols and exponent.kind == "quotient"):
             return True
     if node.kind == "function" and node.value in ("ln", "log") and node.symbols:
         return True

@@ -10,16 +10,15 @@ atom     := number | symbol | constant | \frac | \sqrt | function | (sum) | [sum
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from fractions import Fraction
+
+from agentmath.rewards.nodes import Node, Unreadable, is_mixed
 
 MAX_CHARS = 2000
 MAX_DEPTH = 40
 """Nested brackets, roots and exponents."""
-MAX_HEIGHT = 100
-"""Operations inside each other, however they were written."""
 
-FUNCTIONS = frozenset("sin cos tan sec csc cot ln log exp".split())
+FUNCTIONS = frozenset(re.findall(r"\w+", "sin cos tan sec csc cot ln log exp"))
 
 _TOKEN = re.compile(
     r"\s*(?:"
@@ -32,66 +31,13 @@ _TOKEN = re.compile(
     r")"
 )
 _GREEK = frozenset(
-    "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau upsilon "
-    "phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell".split()
+    re.findall(
+        r"\w+",
+        "alpha beta gamma delta epsilon varepsilon zeta eta theta vartheta iota kappa lambda mu nu xi rho sigma tau "
+        "upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell",
+    )
 )
 _CLOSERS = {"(": ")", "[": "]", "{": "}", "|": "|"}
-
-
-class Unreadable(Exception):
-    """The text is not an expression of the kind that is understood."""
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """One operation of an expression."""
-
-    kind: str
-    """integer, decimal, symbol, constant, sum, mixed, product, quotient, power, negative, function, factorial,
-    absolute, degrees or binomial."""
-    args: tuple[Node, ...] = ()
-    value: Fraction | str = ""
-    """The number, or the name of the symbol, constant or function."""
-    height: int = field(init=False, default=0)
-
-    def __post_init__(self) -> None:
-        height = 1 + max((a.height for a in self.args), default=0)
-        if height > MAX_HEIGHT:
-            raise Unreadable(f"more than {MAX_HEIGHT} operations inside each other")
-        object.__setattr__(self, "height", height)
-
-    @property
-    def symbols(self) -> frozenset[str]:
-        """Names of the free symbols."""
-        if self.kind == "symbol":
-            return frozenset({str(self.value)})
-        return frozenset().union(*(a.symbols for a in self.args))
-
-    @property
-    def has_decimal(self) -> bool:
-        """True when a number was written with a decimal point."""
-        return self.kind == "decimal" or any(a.has_decimal for a in self.args)
-
-    @property
-    def is_literal(self) -> bool:
-        """True for a number with no work left in it: 7, -2.5, 3/4, a mixed number, 1.2 * 10^-4."""
-        kinds = [a.kind for a in self.args]
-        if self.kind in ("integer", "decimal", "mixed"):
-            return True
-        if self.kind == "negative":
-            return self.args[0].is_literal
-        if self.kind == "quotient":
-            return all(a.is_literal and a.kind in ("integer", "negative") for a in self.args)
-        if self.kind == "product":
-            return len(kinds) == 2 and kinds[0] in ("integer", "decimal") and _is_power_of_ten(self.args[1])
-        return _is_power_of_ten(self)
-
-
-def _is_power_of_ten(node: Node) -> bool:
-    if node.kind != "power" or node.args[0].value != 10:
-        return False
-    exponent = node.args[1].args[0] if node.args[1].kind == "negative" else node.args[1]
-    return exponent.kind == "integer"
 
 
 def parse(text: str) -> Node:
@@ -160,18 +106,23 @@ class _Parser:
         return terms[0] if len(terms) == 1 else Node("sum", tuple(terms))
 
     def product(self, *, implicit_only: bool = False) -> Node:
-        node = self.signed()
+        factors = [self.signed()]
         while True:
-            if self.peek("*", "/") and not implicit_only:
-                kind = "product" if self.take()[1] == "*" else "quotient"
-                node = _join(kind, node, self.signed())
+            if self.peek("*") and not implicit_only:
+                self.take()
+                factors.append(self.signed())
+            elif self.peek("/") and not implicit_only:
+                self.take()
+                factors = [Node("quotient", (_product(factors), self.signed()))]
             elif self.starts_factor() and not (implicit_only and self.at_function()):
                 is_fraction = self.tokens[self.at] == ("command", "frac")
                 factor = self.power()
-                kind = "mixed" if is_fraction and _is_mixed(node, factor) else "product"
-                node = _join(kind, node, factor)
+                if is_fraction and is_mixed(factors[-1], factor):
+                    factors[-1] = Node("mixed", (factors[-1], factor))
+                else:
+                    factors.append(factor)
             else:
-                return node
+                return _product(factors)
 
     def starts_factor(self) -> bool:
         kind, word = self.tokens[self.at]
@@ -289,26 +240,11 @@ class _Parser:
         if self.peek("^"):
             self.take()
             exponent = self.exponent()
-        if self.peek("(", "[", "{", "|"):
-            inner = self.bracketed(self.take()[1])
-        else:
-            inner = self.product(implicit_only=True)
+        has_bracket = self.peek("(", "[", "{", "|")
+        inner = self.bracketed(self.take()[1]) if has_bracket else self.product(implicit_only=True)
         node = Node("function", (inner,) if base is None else (inner, base), name)
         return node if exponent is None else Node("power", (node, exponent))
 
 
-def _join(kind: str, left: Node, right: Node) -> Node:
-    """Products are kept flat, so that a long one is not a deep one."""
-    if kind == "product" and left.kind == "product":
-        return Node("product", (*left.args, right))
-    return Node(kind, (left, right))
-
-
-def _is_mixed(whole: Node, part: Node) -> bool:
-    if whole.kind == "negative":
-        whole = whole.args[0]
-    if whole.kind != "integer" or part.kind != "quotient" or any(a.kind != "integer" for a in part.args):
-        return False
-    numerator, denominator = (a.value for a in part.args)
-    assert isinstance(numerator, Fraction) and isinstance(denominator, Fraction)
-    return 0 < numerator < denominator
+def _product(factors: list[Node]) -> Node:
+    return factors[0] if len(factors) == 1 else Node("product", tuple(factors))

@@ -1,9 +1,9 @@
 r"""What kind of thing an answer is: number, words, list, tuple or interval, union, matrix, ratio, equation, relation.
 
-    "\{1 \pm \sqrt5, -2\}"        list of three numbers
-    "x \in (2,12) \cup (12,102)"  union of two tuples, as intervals are tuples with their brackets
-    "-793 < a < 10"               the tuple (-793, 10)
-    "k = \frac13"                 the number 1/3, named k
+"\{1 \pm \sqrt5, -2\}"        list of three numbers
+"x \in (2,12) \cup (12,102)"  union of two tuples, as intervals are tuples with their brackets
+"-793 < a < 10"               the tuple (-793, 10)
+"k = \frac13"                 the number 1/3, named k
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from fractions import Fraction
 from typing import Literal
 
 from agentmath.rewards.clean import ROW_END, canonical, unwrap
-from agentmath.rewards.expressions import MAX_CHARS, Node, Unreadable, parse
+from agentmath.rewards.expressions import MAX_CHARS, parse
+from agentmath.rewards.nodes import Node, Unreadable
 from agentmath.rewards.units import strip_unit
 
 MAX_ITEMS = 64
@@ -52,8 +53,10 @@ _MEMBERSHIP = re.compile(r"\s*[A-Za-z]\s*\\in(?![A-Za-z])\s*(?P<set>.+)", re.DOT
 _BUILDER = re.compile(r"\s*[A-Za-z]\s*(?:\\in\s*(?:\\mathbb\s*\{?\s*R\s*\}?))?\s*[|:]\s*(?P<rule>.+)", re.DOTALL)
 _GROUPED = re.compile(r"(?<![\d,.])\d{1,3}(?:,\d{3})+(?![\d,])")
 _SPACED = re.compile(r"[-+]?\d{1,3}(?: \d{3})+(?:\.\d+)?")
+_MIRRORED = {"\\ge": "\\le", ">": "<"}
 _RELATION = re.compile(r"\\le(?![A-Za-z])|\\ge(?![A-Za-z])|<|>")
-_NAME = re.compile(r"(?!\d)(?:\\?[A-Za-z]+|_\{?\w+\}?|'|[|(){},:/]|(?<=[A-Za-z]\()-?\d+(?=\)))+")
+_NAME = re.compile(r"(?!\d)(?:\\?[A-Za-z]|_(?:\{[A-Za-z0-9]+\}|[A-Za-z]|\d+)|['|(){},:/]|(?<=[A-Za-z]\()-?\d+(?=\)))+")
+"""Every sign can be matched in one way only: no text makes it try combinations."""
 
 
 def read(text: str, *, depth: int = 0) -> Form:
@@ -86,9 +89,15 @@ def split(text: str, separators: str) -> list[str]:
 
 def _join_thousands(text: str) -> str:
     """Outside of brackets "12,345" is one number: commas that part list items have a blank behind them."""
-    if "," not in text or any(c in text for c in "([{"):
-        return text if not _SPACED.fullmatch(text) else text.replace(" ", "")
-    return _GROUPED.sub(lambda m: m.group().replace(",", ""), text)
+    if _SPACED.fullmatch(text):
+        return text.replace(" ", "")
+
+    def joined(match: re.Match[str]) -> str:
+        before = text[: match.start()]
+        level = sum(before.count(sign) for sign in "([{") - sum(before.count(sign) for sign in ")]}")
+        return match.group() if level else match.group().replace(",", "")
+
+    return _GROUPED.sub(joined, text)
 
 
 def _whole_bracket(text: str) -> bool:
@@ -154,12 +163,12 @@ def _read_union(text: str, depth: int) -> Form | None:
 
 
 def _read_relation(text: str, depth: int) -> Form | None:
-    signs = _RELATION.findall(text)
+    signs: list[str] = _RELATION.findall(text)
     if not signs or len(signs) > 2:
         return None
     sides = _RELATION.split(text)
     if signs[0] in ("\\ge", ">"):
-        sides, signs = sides[::-1], [{"\\ge": "\\le", ">": "<"}.get(s, s) for s in signs[::-1]]
+        sides, signs = sides[::-1], [_MIRRORED.get(s, s) for s in signs[::-1]]
     if any(s in ("\\ge", ">") for s in signs):
         return None
     node = _difference(sides[0], sides[1]) if len(signs) == 1 else None
@@ -244,5 +253,11 @@ def _read_number(text: str) -> Form:
     except Unreadable:
         return Form("words", canonical(text).removeprefix("+"))
     if stripped.scale != 1:
-        node = Node("product", (node, Node("integer", value=Fraction(stripped.scale))))
+        node = _scaled(node, stripped.scale)
     return Form("number", letters, node=node, unit=stripped.unit)
+
+
+def _scaled(node: Node, scale: int) -> Node:
+    if isinstance(node.value, Fraction):
+        return Node(node.kind, value=node.value * scale)
+    return Node("product", (node, Node("integer", value=Fraction(scale))))

@@ -5,30 +5,46 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_CURRENCY = re.compile(r"(?P<sign>[-+]?)\s*(?:US\s*)?(?P<mark>\\?\$|\\text\{\s*\\?\$\s*\}|\\pounds|[\u20ac\u00a3\u00a5\u20b9])\s*(?P<rest>.+)", re.DOTALL)
+_CURRENCY = re.compile(
+    r"(?P<sign>[-+]?)\s*(?:US\s*)?(?P<mark>\\?\$|\\text\{\s*\\?\$\s*\}|\\pounds|[\u20ac\u00a3\u00a5\u20b9])\s*(?P<rest>.+)",
+    re.DOTALL,
+)
 _CURRENCY_NAMES = {"\u20ac": "euro", "\u00a3": "pound", "\\pounds": "pound", "\u00a5": "yen", "\u20b9": "rupee"}
 _CURRENCY_BEHIND = re.compile(r"(?P<head>.*\d)\s*(?P<mark>\\?\$|[\u20ac\u00a3\u00a5\u20b9])", re.DOTALL)
 _PERCENT = re.compile(r"(?P<head>.*[\d})])\s*(?:%|percent|pct|\\text\{\s*(?:%|percent|pct)\s*\})", re.DOTALL)
 _DEGREES = re.compile(r"(?P<head>.*[\d})])\s*\^\s*\\circ(?:\s*[CF])?", re.DOTALL)
-_WRAPPED = re.compile(r"(?P<head>.*[\d})!])\s*\\text\s*\{(?P<unit>[^{}]*)\}\s*(?P<power>\^\s*\{?\s*\d\s*\}?)?", re.DOTALL)
+_WRAPPED = re.compile(
+    r"(?P<head>.*[\d})!])\s*\\text\s*\{(?P<unit>[^{}]*)\}\s*(?P<power>\^\s*\{?\s*\d\s*\}?)?", re.DOTALL
+)
 _PLAIN = re.compile(
     r"(?P<gap>\s*)(?P<unit>[A-Za-z]+\.?(?:\^\{?-?\d\}?)?(?:\s*/\s*[A-Za-z]+\.?(?:\^\{?-?\d\}?)?|\s+[A-Za-z]+\.?){0,5})"
 )
 _LONGEST_UNIT = 60
 
 _CLOSE_UNITS = frozenset(
-    "m cm mm dm nm km kg mg ml mL ft yd mi lb lbs oz hr hrs min mins sec secs mph kph Hz kHz kW kWh am pm AM PM".split()
+    re.findall(
+        r"\w+",
+        "m cm mm dm nm km kg mg ml mL ft yd mi lb lbs oz hr hrs min mins sec secs mph kph Hz kHz kW kWh am pm AM PM",
+    )
 )
 """May stand right behind a number; any other letters there are variables."""
-_LINKS = frozenset("of per an a in".split())
-_SHORT_WORDS = _LINKS | frozenset("in g s h L".split())
+_LINKS = frozenset(re.findall(r"\w+", "of per an a in"))
+_SHORT_WORDS = _LINKS | frozenset(re.findall(r"\w+", "in g s h L"))
 _POWERS = frozenset(("squared", "cubed"))
 _NOT_UNITS = frozenset(
-    "not is no and or minus plus times divided over half pi sin cos tan log ln exp sqrt mod infinity inf less more than "
-    "to by if where when choose hundred thousand million billion trillion dozen percent pct".split()
+    re.findall(
+        r"\w+",
+        "not is no and or minus plus times divided over half pi sin cos tan log ln exp sqrt mod infinity inf less more "
+        "than to by if where when below choose halves third thirds quarter quarters fourth fourths fifth fifths "
+        "tenth tenths hundredth hundredths thousandth thousandths hundred thousand million billion trillion dozen "
+        "percent pct",
+    )
 )
 _SCALES = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
-_SCALE = re.compile(r"(?P<head>.*\d)\s*(?:\\text\{)?\s*(?P<scale>dozen|hundred|thousand|million|billion|trillion)\s*\}?", re.DOTALL)
+_SCALE = re.compile(
+    rf"(?P<head>.*\d)\s*(?P<wrapped>\\text\s*\{{\s*)?(?P<scale>{'|'.join(_SCALES)})s?(?![A-Za-z])(?P<unit>[^{{}}]*)\}}?",
+    re.DOTALL,
+)
 _SAME = {
     "$": "dollar", "usd": "dollar", "buck": "dollar", "centimeter": "cm", "centimetre": "cm", "millimeter": "mm",
     "meter": "m", "metre": "m", "kilometer": "km", "kilometre": "km", "gram": "g", "kilogram": "kg", "hour": "hr",
@@ -53,14 +69,16 @@ def strip_unit(text: str) -> Stripped:
     text = text.strip()
     if not any(c.isdigit() for c in text):
         return Stripped(text)
+    scale = _SCALE.fullmatch(text)
+    if scale:
+        unit = f"\\text{{{scale['unit']}}}" if scale["wrapped"] else scale["unit"]
+        inner = strip_unit(f"{scale['head']} {unit}" if scale["unit"].strip() else scale["head"])
+        return Stripped(inner.text, inner.unit, inner.scale * _SCALES[scale["scale"]])
     unit = ""
     match = _CURRENCY.fullmatch(text)
     if match:
         text, unit = match["sign"] + match["rest"], _CURRENCY_NAMES.get(match["mark"], "dollar")
     text, behind = _strip_behind(text)
-    scale = _SCALE.fullmatch(text)
-    if scale:
-        return Stripped(scale["head"].strip(), unit or behind, _SCALES[scale["scale"]])
     return Stripped(text.strip(), unit or behind)
 
 
@@ -99,10 +117,15 @@ def _is_unit(text: str, *, has_gap: bool) -> bool:
         return False
     if not has_gap:
         return words[0] in _CLOSE_UNITS and all(w in _CLOSE_UNITS for w in words)
-    return all(len(w) >= 3 or w in _CLOSE_UNITS or w in _SHORT_WORDS for w in words) and words[0] not in ("of", "per", "an", "a")
+    return all(len(w) >= 3 or w in _CLOSE_UNITS or w in _SHORT_WORDS for w in words) and words[0] not in (
+        "of",
+        "per",
+        "an",
+        "a",
+    )
 
 
 def _one_spelling(unit: str) -> str:
-    words = [w.rstrip(".").casefold() for w in unit.split()]
+    words = [w.rstrip(".").casefold() for w in re.sub(r"[{}]", "", unit).split()]
     singular = [w[:-1] if len(w) > 2 and w.endswith("s") and not w.endswith("ss") else w for w in words]
     return " ".join(_SAME.get(w, w) for w in singular)

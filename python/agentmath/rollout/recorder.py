@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, fields
-from itertools import pairwise
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,25 +91,25 @@ def trajectory_schema() -> pa.Schema:
     """Columns of a trajectory file."""
     import pyarrow as pa
 
-    text, count, real = pa.string(), pa.int32(), pa.float64()
+    text, count, real = pa.string(), pa.int64(), pa.float64()
     turn = [("role", text), ("agent", text), ("stop_reason", text), ("text", text), ("output", text)]
     turn += [("first_token", count), ("num_tokens", count), ("tool", text), ("source", text), ("status", text)]
-    turn += [("stdout", text), ("stderr", text), ("stdout_bytes", pa.int64()), ("stderr_bytes", pa.int64())]
-    turn += [("value", text), ("error", text), ("exit_code", pa.int64()), ("signal", pa.int64())]
-    turn += [("cpu_seconds", real), ("wall_seconds", real), ("queue_seconds", real), ("peak_memory_bytes", pa.int64())]
+    turn += [("stdout", text), ("stderr", text), ("stdout_bytes", count), ("stderr_bytes", count)]
+    turn += [("value", text), ("error", text), ("exit_code", count), ("signal", count)]
+    turn += [("cpu_seconds", real), ("wall_seconds", real), ("queue_seconds", real), ("peak_memory_bytes", count)]
     turn += [("layers", pa.list_(text))]
     span = [("kind", text), ("turn", count), ("num_tokens", count), ("text", text)]
     segment = [("first_turn", count), ("num_turns", count), ("step", count)]
     segment += [("num_sampled_tokens", count), ("num_tool_calls", count)]
-    columns = [("step", count), ("ordinal", pa.int64()), ("sample_index", count), ("task_id", text), ("source", text)]
+    columns = [("step", count), ("ordinal", count), ("sample_index", count), ("task_id", text), ("source", text)]
     columns += [("question", text), ("gold", text), ("difficulty", real), ("stop_reason", text), ("error", text)]
     columns += [("reward", real), ("reward_parts", pa.map_(text, real)), ("extracted", text), ("rule", text)]
     columns += [("advantage", real), ("num_context_tokens", count), ("num_sampled_tokens", count)]
     columns += [("num_tool_calls", count), ("num_tool_failures", count), ("turns", pa.list_(pa.struct(turn)))]
     columns += [("spans", pa.list_(pa.struct(span))), ("segments", pa.list_(pa.struct(segment)))]
     columns += [("prompt_text", text), ("turn_texts", pa.list_(text)), ("outputs", pa.list_(text))]
-    columns += [("ids", pa.list_(count)), ("logprobs", pa.list_(pa.float32()))]
-    columns += [("kinds", pa.list_(pa.uint8())), ("versions", pa.list_(count))]
+    columns += [("ids", pa.list_(pa.int32())), ("logprobs", pa.list_(pa.float32()))]
+    columns += [("kinds", pa.list_(pa.uint8())), ("versions", pa.list_(pa.int32()))]
     return pa.schema(columns, metadata={b"agentmath.format": FORMAT})
 
 
@@ -188,12 +188,12 @@ def _span_rows(trajectory: Trajectory, texts: _Texts) -> list[dict[str, Any]]:
     """Runs of equal kind; turn -1 is the prompt."""
     rows: list[dict[str, Any]] = []
     for turn, tokens in enumerate([trajectory.prompt, *(t.tokens for t in trajectory.turns)], start=-1):
-        edges = np.flatnonzero(np.diff(tokens.kinds)) + 1
-        for begin, end in pairwise([0, *edges.tolist(), len(tokens)]):
-            if begin < end:
-                kind = SpanKind(tokens.kinds[begin]).name.lower()
-                rows.append({"kind": kind, "turn": turn, "num_tokens": end - begin})
-                rows[-1]["text"] = texts.of(tokens.ids[begin:end])
+        begin = 0
+        for kind, run in groupby(tokens.kinds.tolist()):
+            end = begin + sum(1 for _ in run)
+            text = texts.of(tokens.ids[begin:end])
+            rows.append({"kind": SpanKind(kind).name.lower(), "turn": turn, "num_tokens": end - begin, "text": text})
+            begin = end
     return rows
 
 
@@ -220,7 +220,9 @@ def _exchange(turns: Sequence[Turn], masks: Sequence[Mask], texts: _Texts) -> tu
 
 
 def _valid(value: Any) -> Any:
-    """Text that UTF-8 can carry: a lone surrogate is written as \\udXXX; anything but text is left alone."""
+    """Text, also in a tuple, that UTF-8 can carry: a lone surrogate is written as \\udXXX. All else is left alone."""
+    if isinstance(value, tuple):
+        return [_valid(item) for item in value]
     if not isinstance(value, str) or value.isascii():
         return value
     return value.encode("utf-8", "backslashreplace").decode()

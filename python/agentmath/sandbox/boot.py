@@ -13,6 +13,8 @@ import socket
 import sys
 from types import ModuleType
 
+_MAX_DESCRIPTORS = 1 << 16
+
 
 def main() -> None:
     package_root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -50,9 +52,11 @@ def _load_core(path: str) -> ModuleType:
 
 
 def _allow_many_descriptors() -> None:
-    """A live session costs the supervisor three."""
+    """A live session costs the supervisor three. No more than that: where the kernel cannot close a range at once,
+    children close all that the limit allows one by one."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    soft = _MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _MAX_DESCRIPTORS)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 if __name__ == "__main__":

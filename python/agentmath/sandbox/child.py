@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import math
 import os
-import resource
 import socket
 import time
 from dataclasses import dataclass, field
@@ -46,6 +43,8 @@ class Child:
     channel: socket.socket
     out_fd: int
     err_fd: int
+    cpu_allowance: int
+    """CPU seconds after which the kernel ends the process: the backstop of the supervisor's own clock."""
     pid: int = 0
     """0 until the zygote has said it."""
     job: Job | None = None
@@ -82,19 +81,9 @@ class Child:
         self.err = Capture(job.bounds.output_bytes)
         self.cpu_before = self.cpu_seconds()
         job.started = now
-        self.limit_cpu()
         code = job.code.encode("utf-8", "surrogatepass")
         self._unsent += wire.pack_command(self.sequence, is_final=is_final, code=code, stdin=job.stdin)
         self.send()
-
-    def limit_cpu(self) -> None:
-        """Set the kernel's limit for the running block: whole seconds, so only the backstop of the supervisor's clock."""
-        if not self.pid or self.job is None:
-            return
-        seconds = math.ceil(self.cpu_before + self.job.bounds.cpu_seconds) + 1
-        _, hard = resource.prlimit(self.pid, resource.RLIMIT_CPU)
-        with contextlib.suppress(ProcessLookupError):
-            resource.prlimit(self.pid, resource.RLIMIT_CPU, (seconds, hard))
 
     def send(self) -> None:
         """Send what the channel takes."""

@@ -1,4 +1,4 @@
-"""The zygote's side of isolation: which layers this machine allows, entering them, and folders for children to write in.
+"""The zygote's side of isolation: the layers this machine allows, entering them, folders for children to write in.
 
 Every layer is tried in a throw-away child first. A layer that was found and then fails to engage is an error, never a
 reason to go on without it.
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 SLOT_UID = 65534
 SCRATCH_PREFIX = "agentmath-sandbox-"
 _SCRATCH_PLACES = ("/mnt", "/srv", "/media", "/opt", "/home")
+_TEMPORARY_PLACES = ("/tmp", "/var/tmp", "/dev/shm")
 _DEVICES = ["/dev/null", "/dev/zero", "/dev/urandom", "/dev/random"]
 _MAX_FILES = 1024
 _MIN_SCRATCH_BYTES = 1 << 16
@@ -87,9 +88,15 @@ def _scratch_place(needed_paths: list[str]) -> str | None:
 
 
 def _temporary_folder() -> str:
-    import tempfile  # brings random along, which would cost every fork
-
-    return tempfile.mkdtemp(prefix=SCRATCH_PREFIX)
+    """Made by hand: the tempfile module would remember its folder, and children inherit what it remembers."""
+    for place in _TEMPORARY_PLACES:
+        path = f"{place}/{SCRATCH_PREFIX}{os.urandom(8).hex()}"
+        try:
+            os.mkdir(path, 0o700)
+        except OSError:
+            continue
+        return path
+    raise RuntimeError(f"no folder for scratch files can be made in {', '.join(_TEMPORARY_PLACES)}")
 
 
 def _prefer_victim() -> None:

@@ -34,7 +34,7 @@ LEAVES_OPEN = {
     "net_namespace": "the network is closed by seccomp alone",
     "ipc_namespace": "shared memory of other programs is closed by seccomp alone",
     "uts_namespace": "the host's name can be read",
-    "mount_namespace": "the disk below the temporary folder can be filled; files are kept from writing by Landlock alone",
+    "mount_namespace": "the disk under the temporary folder can be filled; only Landlock stops writing elsewhere",
 }
 """By layer, in the order of the report."""
 
@@ -67,9 +67,7 @@ def check(mode: Mode, layers: Iterable[Layer], *, is_root: bool | None = None) -
         wanted += ["uid_drop", "user_namespace"]
     if not wanted:
         return
-    details = "; ".join(
-        f"{name} ({missing[name].why_not}) leaves open: {missing[name].leaves_open}" for name in wanted
-    )
+    details = "; ".join(f"{name} ({missing[name].why_not}) leaves open: {missing[name].leaves_open}" for name in wanted)
     raise SandboxError(
         f"sandbox.mode = strict needs isolation layers that this machine does not give: {details}. "
         "Allow them, or set sandbox.mode = best to go on without."

@@ -1,8 +1,9 @@
-"""One sandbox process as the trainer sees it: starting it, speaking with it from whichever event loop runs, ending it."""
+"""One sandbox process as the trainer sees it: starting it, speaking with it from any event loop, ending it."""
 
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import os
 import socket
 import subprocess
@@ -11,7 +12,7 @@ import tempfile
 from collections.abc import Callable
 from typing import IO, Any
 
-import agentmath._C as _C
+from agentmath.core.errors import SandboxError
 from agentmath.sandbox import boot, wire
 
 _READ_BYTES = 1 << 18
@@ -31,14 +32,12 @@ class Link:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._unpacker = wire.Unpacker()
         self._unsent = bytearray()
-        self._errors: IO[bytes] = tempfile.TemporaryFile()
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed in _bury)
         self._socket, theirs = socket.socketpair()
         self._socket.setblocking(False)
-        extension = _C.__file__
-        assert extension is not None
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-B", boot.__file__, str(theirs.fileno()), extension],
+                [sys.executable, "-I", "-S", "-B", boot.__file__, str(theirs.fileno()), _extension_file()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self._errors,
@@ -135,6 +134,13 @@ class Link:
         self._process.wait()
         self._on_message(self, {"gone": True})
         self._errors.close()
+
+
+def _extension_file() -> str:
+    spec = importlib.util.find_spec("agentmath._C")
+    if spec is None or spec.origin is None:
+        raise SandboxError("the compiled part agentmath._C is missing: install the package (pip install .)")
+    return spec.origin
 
 
 def describe_python() -> dict[str, Any]:

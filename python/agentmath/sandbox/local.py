@@ -26,6 +26,8 @@ _GRACE_SECONDS = 15.0
 """Beyond queue and wall time, after which the sandbox process is taken for stuck."""
 _WORKERS_PER_PROCESS = 8
 _MAX_ATTEMPTS = 2
+_MAX_STILLBORN = 3
+"""Sandbox processes in a row that ended before they were ready; then there is no use in starting more."""
 
 
 @dataclass(slots=True, eq=False)
@@ -68,7 +70,10 @@ async def open_sandbox(section: SandboxSection, *, without: Iterable[str] = ()) 
 
 
 class LocalSandbox:
-    """core.interfaces.Sandbox by local processes. Used from one thread; several event loops one after another are fine."""
+    """core.interfaces.Sandbox by local processes.
+
+    Used from one thread; several event loops one after another are fine.
+    """
 
     def __init__(self, section: SandboxSection, *, without: Iterable[str] = ()) -> None:
         self._section = section
@@ -92,6 +97,7 @@ class LocalSandbox:
         self._numbers = itertools.count(1)
         self._layers: tuple[layers.Layer, ...] = ()
         self._layer_names: tuple[str, ...] = ()
+        self._num_stillborn = 0
         self._failure: str | None = None
         self._is_closed = False
 
@@ -202,7 +208,10 @@ class LocalSandbox:
             "needed_paths": library.needed_paths(),
             "library_paths": library.package_folders(),
         }
-        link = Link(setup, on_message=self._on_message)
+        try:
+            link = Link(setup, on_message=self._on_message)
+        except OSError as error:
+            raise SandboxError(f"the sandbox process cannot be started: {error}") from error
         self._links.append(link)
         self._workers[link] = num_workers
         return link
@@ -261,6 +270,7 @@ class LocalSandbox:
     def _on_hello(self, link: Link) -> None:
         hello = link.hello
         assert hello is not None
+        self._num_stillborn = 0
         if "failed" in hello:
             self._failure = f"the sandbox process cannot start: {hello['failed']}"
             return
@@ -272,25 +282,34 @@ class LocalSandbox:
 
     def _on_death(self, link: Link) -> None:
         """Replace a process that died and repeat what can be repeated, once."""
-        self._links.remove(link) if not self._is_closed else None
         for other, future in list(self._closing.values()):
             if other is link and not future.done():
                 future.set_result(None)
         if self._is_closed:
             return
-        if link.hello is None and self._failure is None:
+        self._links.remove(link)
+        self._num_stillborn += link.hello is None
+        if self._num_stillborn >= _MAX_STILLBORN and self._failure is None:
             self._failure = f"the sandbox process ended before it was ready: {link.error_text() or 'it said nothing'}"
-        replacement = None if self._failure is not None else self._add_link(self._workers[link])
-        del self._workers[link]
+        replacement = self._replace(link)
         for session in self._sessions.values():
             if session.link is link:
                 session.link = replacement
                 if session.has_state:
                     session.lost = "the sandbox process died and took the session's state with it"
         for job in [job for job in self._jobs.values() if job.link is link]:
-            self._retry(job, replacement)
+            self._retry(job, replacement, link.error_text())
 
-    def _retry(self, job: _Job, replacement: Link | None) -> None:
+    def _replace(self, link: Link) -> Link | None:
+        num_workers = self._workers.pop(link)
+        if self._failure is None:
+            try:
+                return self._add_link(num_workers)
+            except SandboxError as error:
+                self._failure = str(error)
+        return None
+
+    def _retry(self, job: _Job, replacement: Link | None, last_words: str) -> None:
         if replacement is None:
             del self._jobs[job.number]
             if not job.future.done():
@@ -299,7 +318,10 @@ class LocalSandbox:
         if job.session is not None and job.session.lost is not None:
             self._settle(job, self._result(ToolStatus.SANDBOX_ERROR, job.session.lost))
         elif job.attempts >= _MAX_ATTEMPTS:
-            self._settle(job, self._result(ToolStatus.SANDBOX_ERROR, "the sandbox process died twice under this call"))
+            self._settle(
+                job,
+                self._result(ToolStatus.SANDBOX_ERROR, f"the sandbox process died twice under this call: {last_words}"),
+            )
         elif job.loop.is_closed():
             del self._jobs[job.number]
         else:

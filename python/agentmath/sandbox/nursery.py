@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import socket
@@ -18,6 +19,8 @@ from agentmath.sandbox.verdict import Bounds, Verdict
 
 _SHORTEST_CPU_CHECK_SECONDS = 0.002
 _MAX_CORES_ASSUMED = 4
+_BLOCKS_PER_ALLOWANCE = 8
+"""How many more blocks a session may run before the kernel's limit must be raised again."""
 
 
 class Ends(Protocol):
@@ -82,14 +85,14 @@ class Nursery:
             theirs.close()
             raise
         self._num_started += 1
-        child = Child(self._num_started, session, ours, out_fd, err_fd)
+        child = Child(self._num_started, session, ours, out_fd, err_fd, cpu_allowance=math.ceil(bounds.cpu_seconds) + 1)
         ours.setblocking(False)
         os.set_blocking(out_fd, False)
         os.set_blocking(err_fd, False)
-        request = zygote.REQUEST.pack(zygote.FORK, child.number, bounds.memory_bytes, bounds.file_bytes)
         self._children[child.number] = child
         self._reactor.watch(ours.fileno(), partial(self._on_channel, child))
-        self._to_zygote.send(request, fds=(theirs.detach(), out_end, err_end))
+        fds = theirs.detach(), out_end, err_end
+        self._ask(zygote.FORK, child, bounds.memory_bytes, bounds.file_bytes, fds=fds)
         return child
 
     def begin(self, child: Child, job: Job) -> None:
@@ -97,6 +100,10 @@ class Nursery:
         self._reactor.watch(child.out_fd, partial(self._on_output, child, child.out_fd))
         self._reactor.watch(child.err_fd, partial(self._on_output, child, child.err_fd))
         child.begin(job, is_final=job.session is None, now=time.monotonic())
+        needed = child.cpu_before + job.bounds.cpu_seconds
+        if needed + 1 > child.cpu_allowance:
+            child.cpu_allowance = math.ceil(needed + _BLOCKS_PER_ALLOWANCE * job.bounds.cpu_seconds) + 1
+            self._ask(zygote.ALLOW_CPU, child)
         if child.has_unsent:
             self._reactor.watch_writing(child.channel.fileno(), True)
         self._refill()
@@ -108,7 +115,13 @@ class Nursery:
         """End a child; reason becomes the status of what it runs. The first reason stands."""
         if child.kill_reason is None:
             child.kill_reason, child.why = reason, why
-            self._to_zygote.send(zygote.REQUEST.pack(zygote.KILL, child.number, 0, 0))
+            self._ask(zygote.KILL, child)
+
+    def _ask(
+        self, kind: int, child: Child, memory_bytes: int = 0, file_bytes: int = 0, *, fds: tuple[int, ...] = ()
+    ) -> None:
+        request = zygote.REQUEST.pack(kind, child.number, child.cpu_allowance, memory_bytes, file_bytes)
+        self._to_zygote.send(request, fds=fds)
 
     def _on_output(self, child: Child, fd: int, _: int) -> None:
         if not child.read(fd):
@@ -197,7 +210,6 @@ class Nursery:
             kind, number, pid, wait_status, cpu_seconds, peak_memory = zygote.REPORT.unpack(data)
             if kind == zygote.STARTED:
                 self._children[number].pid = pid
-                self._children[number].limit_cpu()
                 continue
             child = self._children.pop(number)
             if kind == zygote.EXITED:

@@ -5,6 +5,7 @@ so. The only change to the code is that a trailing expression is evaluated apart
 """
 
 from __future__ import annotations
+import __future__
 
 import ast
 import atexit
@@ -26,6 +27,7 @@ HARDENING_FAILED = 125
 _MAX_VALUE_CHARACTERS = 8000
 _MAX_ERROR_CHARACTERS = 2000
 _MAX_TRACEBACK_FRAMES = 24
+_MAX_TRACEBACK_CHARACTERS = 16_000
 
 EncodeReport = Callable[[int, int, int, bytes | None, bytes], bytes]
 
@@ -41,7 +43,6 @@ class BlockEnd(NamedTuple):
 
 def serve(channel: int, encode_report: EncodeReport) -> NoReturn:
     """Run the blocks that arrive on channel until a final one or the end of the stream."""
-    no_input = _input_stream(b"")
     module = types.ModuleType("__main__")
     module.__dict__["__builtins__"] = builtins
     sys.modules["__main__"] = module
@@ -54,7 +55,8 @@ def serve(channel: int, encode_report: EncodeReport) -> NoReturn:
         stdin = _read_exactly(channel, num_stdin)
         if code is None or stdin is None:
             os._exit(0)
-        sys.stdin = _input_stream(stdin) if stdin or sequence > 1 else no_input
+        if stdin:
+            sys.stdin = input_stream(stdin)
         end = run_block(code, namespace=module.__dict__, name=f"<snippet {sequence}>")
         if is_final:
             end = _finish_interpreter(end)
@@ -94,8 +96,6 @@ def _execute(source: str, namespace: dict[str, Any], name: str) -> str | None:
 
 def _future_flags(tree: ast.Module) -> int:
     """Compiler flags of the block's `from __future__` lines, which must hold for its trailing expression too."""
-    import __future__
-
     names = [
         alias.name
         for statement in tree.body
@@ -103,8 +103,8 @@ def _future_flags(tree: ast.Module) -> int:
         for alias in statement.names
     ]
     flags = 0
-    for feature in names:
-        flags |= getattr(__future__, feature).compiler_flag
+    for name in names:
+        flags |= getattr(__future__, name).compiler_flag
     return flags
 
 
@@ -130,7 +130,7 @@ def _describe(error: BaseException) -> BlockEnd:
         told = traceback.TracebackException(type(error), error, trace, limit=-_MAX_TRACEBACK_FRAMES, compact=True)
         lines = "".join(told.format_exception_only()).splitlines()
         line = next((text for text in lines if text and not text[0].isspace()), line)
-        _print_error("".join(told.format()))
+        _print_error(_shorten("".join(told.format())))
     except BaseException:  # the exception's own methods are model code too, and memory may be short
         line = line or "exception"
     return BlockEnd(outcome, 1, error=line[:_MAX_ERROR_CHARACTERS])
@@ -149,6 +149,12 @@ def _finish_interpreter(end: BlockEnd) -> BlockEnd:
     return end
 
 
+def _shorten(text: str) -> str:
+    """A message may quote a source line or a value of any length."""
+    keep = _MAX_TRACEBACK_CHARACTERS // 2
+    return text if len(text) <= 2 * keep else f"{text[:keep]}\n...\n{text[-keep:]}"
+
+
 def _print_error(text: str) -> None:
     _flush()
     sys.stderr.write(text)
@@ -164,7 +170,8 @@ def _flush() -> None:
             continue
 
 
-def _input_stream(data: bytes) -> io.TextIOWrapper:
+def input_stream(data: bytes) -> io.TextIOWrapper:
+    """What a block reads as its standard input; descriptor 0 is /dev/null."""
     return io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", errors="replace")
 
 

@@ -1,7 +1,7 @@
 """The sandbox process's main part: the queue, the sessions, and the conversation with the trainer.
 
-One thread, one epoll. It holds what must not leak between snippets, so it forks nothing: the zygote does, and never sees
-code or output. When the trainer is gone it ends everything.
+One thread, one epoll. It holds what must not leak between snippets, so it forks nothing: the zygote does, and never
+sees code or output. When the trainer is gone it ends everything.
 """
 
 from __future__ import annotations
@@ -230,9 +230,7 @@ class Supervisor:
                 self._nursery.kill(child, "session_lost", "it went on computing between its blocks")
         self._reactor.after(_IDLE_SWEEP_SECONDS, self._sweep_idle_sessions)
 
-    def _answer(
-        self, job: Job, verdict: Verdict, *, cpu_seconds: float = 0.0, peak_memory_bytes: int = 0
-    ) -> None:
+    def _answer(self, job: Job, verdict: Verdict, *, cpu_seconds: float = 0.0, peak_memory_bytes: int = 0) -> None:
         if job.is_done:
             return
         job.is_done = True

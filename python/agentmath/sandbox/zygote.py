@@ -10,6 +10,7 @@ import gc
 import io
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -20,11 +21,11 @@ from typing import Any, NoReturn
 from agentmath.sandbox import isolation as layers
 from agentmath.sandbox import runner
 
-FORK, KILL = 1, 2
+FORK, KILL, ALLOW_CPU = 1, 2, 3
 STARTED, EXITED, NOT_STARTED = 1, 2, 3
 
-REQUEST = struct.Struct("<BIQQ")
-"""kind, child, memory bytes, file bytes."""
+REQUEST = struct.Struct("<BIIQQ")
+"""kind, child, CPU seconds, memory bytes, file bytes."""
 REPORT = struct.Struct("<BIiidQ")
 """kind, child, pid, wait status, CPU seconds, peak memory bytes."""
 
@@ -34,6 +35,8 @@ _OPEN_FILES = 64
 _MAX_TASKS = 512
 _ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
+    "HOME": ".",
+    "TMPDIR": "./",
     "LANG": "C.UTF-8",
     "LC_ALL": "C.UTF-8",
     "USER": "sandbox",
@@ -44,9 +47,9 @@ _ENVIRONMENT = {
     "MKL_NUM_THREADS": "1",
 }
 _WARM_MODULES = (
-    "math cmath re string itertools functools collections operator fractions decimal datetime json heapq bisect copy "
-    "typing dataclasses"
-).split()
+    *("math", "cmath", "fractions", "decimal", "operator", "itertools", "functools", "collections", "heapq", "bisect"),
+    *("re", "string", "datetime", "json", "copy", "typing", "dataclasses"),
+)
 """Cheap to hold and often imported. Not among them: random and threading, whose handlers run after every fork."""
 
 
@@ -90,13 +93,19 @@ class _Zygote:
         self._wake, wake_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
-        self._stdout = _text_stream(1, errors="backslashreplace")
-        self._stderr = _text_stream(2, errors="backslashreplace")
+        self._give_streams()
         atexit._clear()  # what imports registered is not for children, which leave as an interpreter would
         while os.dup(self._null) <= _CHANNEL:
             pass  # descriptors that arrive later must not be among those a child replaces
         gc.collect()
         gc.freeze()
+
+    def _give_streams(self) -> None:
+        """Set here what children find, since every page that a child changes is copied for it."""
+        sys.stdin = sys.__stdin__ = runner.input_stream(b"")  # type: ignore[misc]
+        sys.stdout = sys.__stdout__ = _output_stream(1)  # type: ignore[misc]
+        sys.stderr = sys.__stderr__ = _output_stream(2)  # type: ignore[misc]
+        sys.argv = [""]
 
     def run(self) -> None:
         """Serve until the supervisor's end is closed, then leave nothing behind."""
@@ -120,21 +129,25 @@ class _Zygote:
         data, fds, _, _ = socket.recv_fds(self._control, REQUEST.size, 3)
         if not data:
             return False
-        kind, number, memory_bytes, file_bytes = REQUEST.unpack(data)
-        if kind == KILL:
-            pid = self._pid_of.get(number)
-            if pid is not None:
-                os.kill(pid, signal.SIGKILL)
+        kind, number, cpu_seconds, memory_bytes, file_bytes = REQUEST.unpack(data)
+        pid = self._pid_of.get(number)
+        if kind == KILL and pid is not None:
+            os.kill(pid, signal.SIGKILL)
+        elif kind == ALLOW_CPU and pid is not None:
+            _, hard = resource.prlimit(pid, resource.RLIMIT_CPU)
+            soft = cpu_seconds if hard == resource.RLIM_INFINITY else min(cpu_seconds, hard)
+            resource.prlimit(pid, resource.RLIMIT_CPU, (soft, hard))
+        if kind != FORK:
             return True
         try:
-            self._fork(number, fds, memory_bytes, file_bytes)
+            self._fork(number, fds, cpu_seconds, memory_bytes, file_bytes)
         except (OSError, RuntimeError):
             self._control.send(REPORT.pack(NOT_STARTED, number, 0, 0, 0.0, 0))
         for fd in fds:
             os.close(fd)
         return True
 
-    def _fork(self, number: int, fds: list[int], memory_bytes: int, file_bytes: int) -> None:
+    def _fork(self, number: int, fds: list[int], cpu_seconds: int, memory_bytes: int, file_bytes: int) -> None:
         slot = self._slots.take(file_bytes)
         address_space, data = self._core.parse_statm(os.pread(self._statm, 256, 0))
         try:
@@ -146,6 +159,7 @@ class _Zygote:
             self._become_child(
                 fds,
                 slot,
+                cpu_seconds=cpu_seconds,
                 address_space_bytes=address_space + memory_bytes,
                 data_bytes=data + memory_bytes,
                 file_bytes=file_bytes,
@@ -157,17 +171,12 @@ class _Zygote:
     def _become_child(self, fds: list[int], slot: layers.Slot, **limits: int) -> NoReturn:
         try:
             signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             channel, out, err = fds
             os.dup2(self._null, 0)
             os.dup2(out, 1)
             os.dup2(err, 2)
             os.dup2(channel, _CHANNEL)
             os.chdir(slot.path)
-            os.environ["HOME"] = os.environ["TMPDIR"] = slot.path
-            sys.stdout = sys.__stdout__ = self._stdout  # type: ignore[misc]
-            sys.stderr = sys.__stderr__ = self._stderr  # type: ignore[misc]
-            sys.argv = [""]
             _reseed()
             gc.enable()
             self._core.harden(
@@ -198,10 +207,10 @@ class _Zygote:
             self._control.send(REPORT.pack(EXITED, number, pid, status, cpu_seconds, usage.ru_maxrss << 10))
 
 
-def _text_stream(fd: int, *, errors: str) -> io.TextIOWrapper:
+def _output_stream(fd: int) -> io.TextIOWrapper:
     """Line-buffered, so that what was printed before a kill is not lost."""
-    raw = io.FileIO(fd, "w", closefd=False)
-    return io.TextIOWrapper(io.BufferedWriter(raw), encoding="utf-8", errors=errors, line_buffering=True)
+    buffered = io.BufferedWriter(io.FileIO(fd, "w", closefd=False))
+    return io.TextIOWrapper(buffered, encoding="utf-8", errors="backslashreplace", line_buffering=True)
 
 
 def _reseed() -> None:

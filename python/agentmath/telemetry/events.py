@@ -28,19 +28,21 @@ def read_metrics(path: Path) -> list[Event]:
     return [event for _, event in scan(path)]
 
 
-def num_bytes_until(path: Path, step: int, *, stage: Stage, keep_evaluation: bool) -> int:
+def num_bytes_until(path: Path, step: int, *, stage: Stage, num_evaluations: int | None = None) -> int:
     """Length of the part of the file that ends with `step` of `stage`.
 
-    Evaluations that follow that step directly are part of it if keep_evaluation.
+    Evaluations that follow that step directly belong to it, up to num_evaluations events of that kind in the whole
+    file; None sets no bound.
     """
     kept = 0
+    seen = 0
     for end, event in scan(path):
         kind = event["kind"]
         if kind == "eval":
-            inside = stage == "sft" or event["step"] <= step
-            if not inside:
+            seen += 1
+            if stage == "rl" and event["step"] > step:
                 break
-            if keep_evaluation:
+            if num_evaluations is None or seen <= num_evaluations:
                 kept = end
             continue
         later_stage = stage == "sft" and kind == "rl"

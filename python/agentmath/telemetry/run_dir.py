@@ -102,12 +102,13 @@ class RunDirectory:
         """File of the trajectories of one step."""
         return self.path / TRAJECTORIES / f"step-{step:06d}.parquet"
 
-    def cut_after(self, step: int, *, stage: Stage = "rl", keep_evaluation: bool = True) -> None:
+    def cut_after(self, step: int, *, stage: Stage = "rl", num_evaluations: int | None = None) -> None:
         """Drop what was recorded after `step` of `stage`, so that going on from there repeats nothing.
 
-        Metrics are cut in one system call; evaluations that stand right after that step are kept unless
-        keep_evaluation is False. Safe to repeat after a crash in between. TensorBoard files are left to the
-        MetricsWriter, which tells readers to forget later points. Checkpoints are the caller's.
+        Metrics are cut in one system call. Evaluations right behind that step are kept, up to num_evaluations events of
+        that kind in the run: a checkpoint that counts them tells those made before it from those after it. Safe to
+        repeat after a crash in between. TensorBoard files are left to the MetricsWriter, which tells readers to forget
+        later points. Checkpoints are the caller's.
         """
         self.summary.unlink(missing_ok=True)
         self.report.unlink(missing_ok=True)
@@ -116,7 +117,7 @@ class RunDirectory:
             if found > last_kept:
                 file.unlink()
         if self.metrics.exists():
-            os.truncate(self.metrics, num_bytes_until(self.metrics, step, stage=stage, keep_evaluation=keep_evaluation))
+            os.truncate(self.metrics, num_bytes_until(self.metrics, step, stage=stage, num_evaluations=num_evaluations))
 
     def close(self) -> None:
         """Give the lock back; closing twice is harmless."""

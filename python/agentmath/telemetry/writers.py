@@ -7,6 +7,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -127,11 +128,16 @@ class TensorBoardWriter:
     def write(self, step: int, numbers: Mapping[str, float]) -> None:
         """One point per name; on disk when this returns, so that a killed run loses nothing."""
         points = [self._summary.Value(tag=name, simple_value=value) for name, value in numbers.items()]
-        self._writer.add_event(self._event(wall_time=time.time(), step=step, summary=self._summary(value=points)))
-        self._writer.flush()
+        try:
+            self._writer.add_event(self._event(wall_time=time.time(), step=step, summary=self._summary(value=points)))
+            self._writer.flush()
+        except OSError as error:
+            raise TrainingError(f"cannot write TensorBoard files: {error.strerror or error}. {_FULL_DISK}") from error
 
     def close(self) -> None:
-        self._writer.close()
+        # All points were flushed before; what fails here has been reported by write.
+        with suppress(OSError):
+            self._writer.close()
 
 
 def _plain(value: Any) -> float | int | str | None:

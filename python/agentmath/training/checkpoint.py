@@ -8,9 +8,9 @@
         recipe.toml         the resolved recipe
         manifest.json       size and SHA-256 of each file: a folder that does not match it is no checkpoint
 
-A checkpoint is written beside its place, forced to disk file by file, and renamed: a process killed at any moment leaves
-the last good one, and at worst a folder that starts with "." and is removed by the next save. A disk that fills up does
-the same and raises CheckpointError.
+A checkpoint is written beside its place, forced to disk file by file, and renamed: a process killed at any moment
+leaves the last good one, and at worst a folder that starts with "." and is removed by the next save. A disk that fills
+up does the same and raises CheckpointError. One process writes to a folder at a time.
 """
 
 from __future__ import annotations
@@ -71,7 +71,9 @@ def save(folder: Path, step: int, parts: Parts, *, keep: int) -> Path:
     # Named boundary: the writers of weights and optimiser report a full disk each in their own way.
     except (OSError, RuntimeError, SafetensorError, TypeError, ValueError) as error:
         shutil.rmtree(scratch, ignore_errors=True)
-        raise _write_error(error, parts, f"the checkpoint of step {step} could not be written to {folder}", free) from error
+        raise _write_error(
+            error, parts, f"the checkpoint of step {step} could not be written to {folder}", free
+        ) from error
     _remove_old(final, keep)
     return final
 
@@ -148,7 +150,9 @@ def _check_plain(value: Any, where: str) -> None:
         for index, inner in enumerate(value):
             _check_plain(inner, f"{where}[{index}]")
     elif not (isinstance(value, Tensor) or type(value) in (int, float, bool, str, type(None))):
-        raise TypeError(f"{where} is a {type(value).__module__}.{type(value).__name__}; only tensors and plain values go in")
+        raise TypeError(
+            f"{where} is a {type(value).__module__}.{type(value).__name__}; only tensors and plain values go in"
+        )
 
 
 def _write_error(error: Exception, parts: Parts, what: str, free: int | None) -> CheckpointError:

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from agentmath_kernels.attention import CachedRows, PackedRows, ragged_attention
 from torch import Tensor, nn
 from torch.nn import functional
+
+from agentmath_kernels.attention import ragged_attention
+from agentmath_kernels.rows import CachedRows, PackedRows
 
 FAMILIES = ("llama", "qwen2", "qwen3")
 STATIC_ROPE = ("default", "linear", "llama3", "yarn")

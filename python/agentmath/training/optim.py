@@ -104,15 +104,19 @@ class Optimizer:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from state_dict(). Raises CheckpointError when it belongs to other parameters or another optimiser."""
+        """Continue from state_dict(). Raises CheckpointError for that of other parameters or another optimiser."""
         if state["names"] != list(self._parameters) or set(state["parts"]) != set(self._parts):
             raise CheckpointError(
-                f"the checkpoint's optimiser ({'+'.join(sorted(state['parts']))}, {len(state['names'])} tensors) does not "
-                f"fit this one ({'+'.join(sorted(self._parts))}, {len(self._parameters)} tensors); "
+                f"the checkpoint's optimiser ({'+'.join(sorted(state['parts']))}, {len(state['names'])} tensors) does "
+                f"not fit this one ({'+'.join(sorted(self._parts))}, {len(self._parameters)} tensors); "
                 "resume with the recipe it was made with"
             )
         for kind, part in self._parts.items():
+            # torch would bring back the settings of the saved run; those of this run's recipe are what counts.
+            settings = [{k: v for k, v in group.items() if k != "params"} for group in part.param_groups]
             part.load_state_dict(state["parts"][kind])
+            for group, ours in zip(part.param_groups, settings, strict=True):
+                group.update(ours)
         with torch.no_grad():
             for name, saved in state["masters"].items():
                 self._masters[name].copy_(saved)

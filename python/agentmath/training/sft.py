@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from agentmath_kernels import PolicyLossOutput, nll_loss
 from torch import Tensor
 
 from agentmath.config.training import SFTSection, TrainingSection
 from agentmath.core.errors import TrainingError
-from agentmath.core.types import Microbatch, StepMetrics, TrainingSample
+from agentmath.core.types import StepMetrics, TrainingSample
 from agentmath.training.optim import Optimizer, learning_rate_at
 from agentmath.training.packing import pack
 from agentmath.training.samples import num_targets
 from agentmath.training.update import Batch, NonfinitePolicy, TrainedPolicy, as_tensors, run_update
+from agentmath_kernels import PolicyLossOutput, nll_loss
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,7 +64,7 @@ def train_sft(
     *,
     held_out: Sequence[TrainingSample] = (),
     state: SFTState | None = None,
-) -> Iterator[StepMetrics]:
+) -> Generator[StepMetrics, None, None]:
     """Yield the metrics of each step once it is done; state then says where training stands, and may be saved.
 
     Which samples a step reads follows from seed and step alone. The held-out loss is measured every eval_every_steps
@@ -92,7 +92,7 @@ def train_sft(
 
 
 def step_samples(num_samples: int, sequences_per_step: int, *, seed: int, step: int) -> list[int]:
-    """Indices that a step reads: a stretch of an endless chain of permutations, one per epoch, each from (seed, epoch)."""
+    """Indices that a step reads: a stretch of an endless chain of permutations, each from seed and epoch."""
     positions = range(step * sequences_per_step, (step + 1) * sequences_per_step)
     orders: dict[int, np.ndarray] = {}
     chosen: list[int] = []

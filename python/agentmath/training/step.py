@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from agentmath_kernels import PolicyLossOutput, policy_loss, token_logprobs
 from torch import Tensor
 
 from agentmath.algorithms import losses
@@ -27,6 +26,7 @@ from agentmath.training.update import (
     per_token,
     run_update,
 )
+from agentmath_kernels import PolicyLossOutput, policy_loss, token_logprobs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +64,9 @@ def train_step(
     """Make training.updates_per_step updates from the samples of one rollout.
 
     Each update divides by the trainable tokens of all its samples; those with advantage 0 are counted and not
-    forwarded. The first update takes its own log-probs as the proximal ones; for the later ones they are computed before
-    any weight moves. So the importance weight between proximal and behaviour policy acts whether the two differ by
-    staleness or by the arithmetic of another engine.
+    forwarded. The first update takes its own log-probs as the proximal ones; for the later ones they are computed
+    before any weight moves. So the importance weight between proximal and behaviour policy acts whether the two differ
+    by staleness or by the arithmetic of another engine.
 
     version is the weights' own, for the staleness metrics. Raises TrainingError for a non-finite update if
     training.nonfinite is "raise".

@@ -8,20 +8,20 @@ Names in shapes: T tokens of a micro-batch, H hidden size, V vocabulary.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 import torch
-from agentmath_kernels import PolicyLossOutput
 from torch import Tensor
 from torch.nn import Parameter
 
 from agentmath.core.errors import TrainingError
 from agentmath.core.types import Microbatch
 from agentmath.training.optim import Optimizer
+from agentmath_kernels import PolicyLossOutput
 
 
 class TrainedPolicy(Protocol):
@@ -174,29 +174,37 @@ class NonfinitePolicy:
         """Keep the batch of a report with a problem, and raise TrainingError if that is the policy."""
         if report.problem is None:
             return
-        path = None if self.folder is None else save_batch(self.folder / f"nonfinite-{name}.npz", microbatches)
-        kept = "its batch was not kept" if path is None else f"its batch is in {path}"
+        kept = self._keep(microbatches, name)
         if self.action == "raise":
             raise TrainingError(
                 f"{name}: no update was made because {report.problem}; {kept}. Lower optimizer.learning_rate, look at "
                 'the batch, or set training.nonfinite = "skip" to go on without such updates'
             )
 
+    def _keep(self, microbatches: Sequence[Microbatch], name: str) -> str:
+        if self.folder is None:
+            return "its batch was not kept"
+        path = self.folder / f"nonfinite-{name}.npz"
+        try:
+            save_batch(path, microbatches)
+        except OSError as error:
+            return f"its batch could not be kept in {path} ({error})"
+        return f"its batch is in {path}"
 
-def save_batch(path: Path, microbatches: Sequence[Microbatch]) -> Path:
+
+def save_batch(path: Path, microbatches: Sequence[Microbatch]) -> None:
     """Write all samples of an update as arrays laid end to end, with lengths [S] to cut them apart."""
     samples = [s for m in microbatches for s in m.samples]
     path.parent.mkdir(parents=True, exist_ok=True)
-    arrays: Mapping[str, np.ndarray] = {
-        "keys": np.array([s.key for s in samples]),
-        "policies": np.array([s.policy for s in samples]),
-        "lengths": np.array([len(s) for s in samples]),
-        "advantages": np.array([s.advantage for s in samples]),
-        "microbatch": np.repeat(np.arange(len(microbatches)), [len(m.samples) for m in microbatches]),
-        "ids": np.concatenate([s.ids for s in samples]),
-        "trainable": np.concatenate([s.trainable for s in samples]),
-        "behaviour_logprobs": np.concatenate([s.behaviour_logprobs for s in samples]),
-        "versions": np.concatenate([s.versions for s in samples]),
-    }
-    np.savez_compressed(path, **arrays)
-    return path
+    np.savez_compressed(
+        path,
+        keys=np.array([s.key for s in samples]),
+        policies=np.array([s.policy for s in samples]),
+        lengths=np.array([len(s) for s in samples]),
+        advantages=np.array([s.advantage for s in samples]),
+        microbatch=np.repeat(np.arange(len(microbatches)), [len(m.samples) for m in microbatches]),
+        ids=np.concatenate([s.ids for s in samples]),
+        trainable=np.concatenate([s.trainable for s in samples]),
+        behaviour_logprobs=np.concatenate([s.behaviour_logprobs for s in samples]),
+        versions=np.concatenate([s.versions for s in samples]),
+    )

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
+from typing import Protocol
 
 from torch import Tensor
 
 from agentmath.core.interfaces import RolloutEngine
 
 
-async def publish(tensors: Mapping[str, Tensor] | None, engine: RolloutEngine, version: int) -> None:
-    """Make `version` the weights that later tokens come from; returns when the engine has them.
+class PublishedPolicy(Protocol):
+    """What publishing needs of a policy."""
 
-    tensors: name -> weight for an engine with weights of its own; None for one that decodes with the trainer's own
-    tensors, where there is nothing to move and only the version changes (cached keys and values are the engine's to drop).
+    version: int
+
+    def named_parameters(self) -> Iterable[tuple[str, Tensor]]: ...
+
+
+async def publish(policy: PublishedPolicy, engine: RolloutEngine, version: int, *, shared: bool = True) -> None:
+    """Make the policy's weights, now called `version`, those that later tokens come from.
+
+    shared: the engine decodes with the policy's own tensors, so nothing is moved and it only drops what it cached under
+    the old ones. Otherwise it is given every weight by name. Returns when the engine is ready.
     """
-    detached = None if tensors is None else {name: t.detach() for name, t in tensors.items()}
-    await engine.update_weights(version, detached)
+    tensors = None if shared else {name: p.detach() for name, p in policy.named_parameters()}
+    await engine.update_weights(version, tensors)
+    policy.version = version

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentmath.agents.single import SingleAgent, check_tokenizer
+from agentmath.agents.single import SingleAgent
 from agentmath.config.prompt import PromptSection
-from agentmath.core.errors import FormatError
 from agentmath.core.types import Completion, SpanKind, StopReason, Task, Tokens, ToolResult, ToolStatus
 
 P, T, C, I, A = SpanKind.PROMPT, SpanKind.THINK, SpanKind.CODE, SpanKind.INTERPRETER, SpanKind.ANSWER
@@ -151,13 +149,3 @@ def test_prompt_is_system_then_question():
     task = Task(id="1", question="Q", answer="1")
     assert speaker.prompt_text(task) == "[system]S[user]Q[assistant]"
     assert not speaker.prompt(task).trainable.any()
-
-
-def test_a_tokenizer_that_cannot_write_the_tags_is_refused():
-    class Lossy(CharTokenizer):
-        def decode(self, ids: Sequence[int]) -> str:
-            return super().decode(ids).replace("<", "")
-
-    check_tokenizer(CharTokenizer())
-    with pytest.raises(FormatError, match="think"):
-        check_tokenizer(Lossy())

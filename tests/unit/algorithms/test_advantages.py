@@ -4,15 +4,16 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from agentmath.algorithms import advantages
 from agentmath.config.algorithm import AlgorithmSection
 from agentmath.core.errors import TrainingError
 from agentmath.core.types import Group, Reward, SpanKind, StopReason, Task, Tokens, Trajectory
-from hypothesis import given
-from hypothesis import strategies as st
 
-GRPO = AlgorithmSection(advantage="grpo")
-DR_GRPO = AlgorithmSection(advantage="dr_grpo")
+GRPO = AlgorithmSection.model_validate({})
+DR_GRPO = AlgorithmSection.model_validate({"advantage": "dr_grpo"})
 
 
 def group(rewards: list[float | None]) -> Group:
@@ -57,7 +58,7 @@ def test_a_single_failure_among_tool_rewards_is_not_blown_up() -> None:
 
 
 def test_a_tiny_spread_is_divided_by_the_floor() -> None:
-    got = advantages.of_group([1.0, 1.0 + 1e-6], AlgorithmSection(std_floor=1e-3))
+    got = advantages.of_group([1.0, 1.0 + 1e-6], AlgorithmSection.model_validate({"std_floor": 1e-3}))
     assert got == pytest.approx([-5e-4, 5e-4], rel=1e-6)
 
 

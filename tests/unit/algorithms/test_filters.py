@@ -4,13 +4,14 @@ import copy
 from collections.abc import Sequence
 
 import pytest
+
 from agentmath.algorithms import filters
 from agentmath.config.algorithm import AlgorithmSection
 from agentmath.core.errors import TrainingError
 from agentmath.core.types import Group, Reward, SpanKind, StopReason, Task, Tokens, Trajectory
 
-DYNAMIC = AlgorithmSection()
-ALL = AlgorithmSection(dynamic_sampling=False)
+DYNAMIC = AlgorithmSection.model_validate({})
+ALL = AlgorithmSection.model_validate({"dynamic_sampling": False})
 
 
 def group(samples: Sequence[tuple[float, float] | StopReason | None], ordinal: int = 0) -> Group:

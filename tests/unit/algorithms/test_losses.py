@@ -4,10 +4,11 @@ from typing import get_args
 
 import numpy as np
 import pytest
-from agentmath.algorithms import losses
-from agentmath.config.algorithm import Aggregation
 from hypothesis import given
 from hypothesis import strategies as st
+
+from agentmath.algorithms import losses
+from agentmath.config.algorithm import Aggregation
 
 MODES: tuple[Aggregation, ...] = get_args(Aggregation)
 # Prompt a has samples of 2 and 4 tokens, prompt b one of 6.

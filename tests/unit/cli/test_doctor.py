@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+
 from agentmath.cli import doctor
 from agentmath.cli.doctor import Finding, available_memory_bytes, examine, print_findings
 from agentmath.cli.main import main

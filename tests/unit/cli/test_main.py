@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -13,8 +14,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import agentmath.cli
 import pytest
+
+import agentmath.cli
 from agentmath.cli.main import main, mark_bare_resume
 from agentmath.config.load import dump_recipe, load_recipe
 from agentmath.config.recipe import Recipe
@@ -170,6 +172,15 @@ def test_a_traceback_is_shown_on_demand(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("AGENTMATH_TRACEBACK", "1")
     with pytest.raises(CheckpointError):
         main(["rl", "quickstart"])
+
+
+def test_a_full_disk_is_said_in_words(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def run(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "runs/x")
+
+    stand_in(monkeypatch, "rl", run)
+    assert exit_code("rl", "quickstart") == 1
+    assert "error: nothing more can be written" in capsys.readouterr().err
 
 
 def test_a_defect_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

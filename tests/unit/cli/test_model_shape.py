@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from agentmath.cli.model_shape import read_shape
 from agentmath.config.model import ModelSection
 from agentmath.core.errors import ConfigError
@@ -125,6 +126,13 @@ def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
     assert "not a GGUF file" in refusal(tmp_path / "x.gguf")
 
 
-@pytest.mark.parametrize("name", ["nobody/no-such-model", "no-such-model", "a/b/c", "../x", "nobody/no-such.gguf"])
-def test_a_model_elsewhere_is_unknown_not_an_error(name: str) -> None:
+@pytest.mark.parametrize("name", ["/no/such/model", "./x", "../no-such-model", "~/no-such-model", "a/no-such.gguf"])
+def test_a_path_that_does_not_exist_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="does not exist"):
+        read_shape(model(name))
+
+
+@pytest.mark.parametrize("name", ["nobody/no-such-model", "no-such-model", "a/b/c"])
+def test_a_model_elsewhere_is_unknown_not_an_error(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     assert read_shape(model(name)) is None

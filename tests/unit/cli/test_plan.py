@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+
 from agentmath.cli.plan import Row, plan, print_rows
 from agentmath.config.load import load_recipe
 
@@ -34,7 +35,10 @@ def test_a_step_of_16_tasks_and_8_samples_is_128_trajectories() -> None:
         (["--training.tokens_per_microbatch=20479"], 2),
         (["--training.tokens_per_microbatch=1"], 128),
         (["--training.updates_per_step=4"], 4),
-        (["--training.updates_per_step=3", "--training.tokens_per_microbatch=3200"], 9),  # 43 each, 20 a pass
+        (
+            ["--training.updates_per_step=3", "--training.tokens_per_microbatch=3200"],
+            9,
+        ),  # 6 groups each, 20 trajectories a pass
     ],
 )
 def test_micro_batches_hold_whole_trajectories(overrides: list[str], passes: int) -> None:

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import pytest
-from agentmath.config.load import diff_recipes, dump_recipe, load_recipe, shipped_recipes
-from agentmath.config.recipe import Recipe
-from agentmath.config.schema import is_array, keys, section_names, section_type
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic.fields import FieldInfo
+
+from agentmath.config.load import diff_recipes, dump_recipe, load_recipe, shipped_recipes
+from agentmath.config.recipe import Recipe
+from agentmath.config.schema import is_array, keys, section_names, section_type
 
 TEXT = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=20)
 

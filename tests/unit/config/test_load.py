@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from agentmath.config.load import load_recipe, shipped_recipes
 from agentmath.core.errors import ConfigError
 
@@ -105,6 +106,14 @@ def test_broken_toml_is_refused_in_words(tmp_path: Path, text: str) -> None:
 
 def test_a_file_that_is_no_text_is_refused_in_words(tmp_path: Path) -> None:
     assert "UTF-8" in refusal(write(tmp_path, b"\x80\x81"))
+
+
+def test_a_file_far_too_large_is_not_read_to_its_end() -> None:
+    assert "/dev/zero is too large to be a recipe" in refusal("/dev/zero")
+
+
+def test_windows_line_ends_are_tolerated(tmp_path: Path) -> None:
+    assert load_recipe(write(tmp_path, b"[run]\r\nseed = 3\r\n")).run.seed == 3
 
 
 def test_a_byte_order_mark_is_tolerated(tmp_path: Path) -> None:

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from agentmath.config.load import load_recipe
 from agentmath.config.overrides import apply_overrides, parse_overrides
 from agentmath.config.recipe import Recipe
 from agentmath.core.errors import ConfigError
-from hypothesis import given
-from hypothesis import strategies as st
 
 SOURCES = """
 [[data]]

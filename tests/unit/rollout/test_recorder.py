@@ -175,6 +175,13 @@ def test_text_that_is_no_unicode_is_written_with_escapes(tmp_path: Path) -> None
     assert row["outputs"] == ["\\udfff"]
 
 
+def test_the_names_of_isolation_layers_need_not_be_unicode(tmp_path: Path) -> None:
+    result = ToolResult(status=ToolStatus.OK, layers=("a\udc80", "b"))
+    turn = Turn(role="r", agent="a", tokens=stretch("x", SpanKind.CODE), stop_reason=StopReason.STOP, result=result)
+    [row] = written(tmp_path / "a.parquet", trajectory([turn]))
+    assert row["turns"][0]["layers"] == ["a\\udc80", "b"]
+
+
 def test_many_trajectories_are_read_row_group_by_row_group(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     many = [trajectory([spoken(str(i))], sample_index=i) for i in range(ROWS_PER_GROUP + 3)]

@@ -112,10 +112,13 @@ def test_resume_cuts_off_all_that_came_after_the_step(tmp_path: Path) -> None:
         assert kept_lines(run) == LINES[:7]
 
 
-def test_an_evaluation_right_behind_the_step_is_kept_only_if_asked(tmp_path: Path) -> None:
-    with recorded(tmp_path / "run") as run:
-        run.cut_after(2, keep_evaluation=False)
-        assert kept_lines(run) == LINES[:6]
+def test_evaluations_behind_the_step_are_kept_up_to_the_number_the_checkpoint_knew(tmp_path: Path) -> None:
+    again = '{"kind": "eval", "step": 2, "again": 1}'
+    lines = [*LINES[:7], again, *LINES[7:]]
+    for number, kept in ((None, 8), (4, 8), (3, 7), (2, 6)):
+        with recorded(tmp_path / f"run-{number}", lines) as run:
+            run.cut_after(2, num_evaluations=number)
+            assert kept_lines(run) == lines[:kept]
 
 
 def test_sft_steps_are_counted_apart_from_rl_steps(tmp_path: Path) -> None:

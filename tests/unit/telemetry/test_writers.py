@@ -125,3 +125,54 @@ def test_a_full_disk_is_one_clear_error_and_closing_does_not_repeat_it(tmp_path:
         with pytest.raises(TrainingError, match="--resume"):
             writer.write("rl", 1, {})
         writer.close()
+
+
+TRAINER = """
+import os, signal, sys
+from pathlib import Path
+from agentmath.config.telemetry import TelemetrySection
+from agentmath.telemetry.run_dir import RunDirectory, holds_run
+from agentmath.telemetry.writers import MetricsWriter
+
+path, operations_left = Path(sys.argv[1]), int(sys.argv[2])
+
+def done():
+    global operations_left
+    operations_left -= 1
+    if operations_left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+resumed = holds_run(path)
+run = RunDirectory.resume(path) if resumed else RunDirectory.create(path)
+saved = run.checkpoints / "step"
+step = int(saved.read_text()) if saved.exists() else 0
+run.recipe.write_text("x")
+if resumed:
+    run.cut_after(step)
+writer = MetricsWriter(run, TelemetrySection.model_validate({"tensorboard": False}), resumed=resumed)
+while step < 7:
+    step += 1
+    run.trajectories(step).write_text(str(step)); done()
+    writer.write("rl", step, {"loss": step / 8}); done()
+    if step % 3 == 0:
+        writer.write("eval", step, {"accuracy": step / 8}); done()
+    if step % 2 == 0:
+        saved.with_suffix(".tmp").write_text(str(step)); os.replace(saved.with_suffix(".tmp"), saved); done()
+"""
+
+
+def everything_recorded(run: Path) -> tuple[list[tuple[object, ...]], dict[str, str]]:
+    lines = [tuple(v for k, v in e.items() if k != "time_seconds") for e in read_metrics(run / "metrics.jsonl")]
+    return lines, {f.name: f.read_text() for f in (run / "trajectories").iterdir()}
+
+
+def test_a_run_killed_anywhere_and_resumed_records_what_an_uninterrupted_one_records(tmp_path: Path) -> None:
+    def train(run: Path, operations: int) -> int:
+        command = [sys.executable, "-c", TRAINER, str(run), str(operations)]
+        return subprocess.run(command, env=dict(os.environ), check=False).returncode
+
+    assert train(tmp_path / "straight", 0) == 0
+    for kills in ((1, 4), (6, 5, 7), (11,)):
+        broken = tmp_path / f"broken-{kills[0]}"
+        assert [train(broken, operations) for operations in (*kills, 0)] == [-9] * len(kills) + [0]
+        assert everything_recorded(broken) == everything_recorded(tmp_path / "straight")

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from agentmath.core.types import TrainingSample
-from agentmath.training.packing import pack, split_updates
 from hypothesis import given
 from hypothesis import strategies as st
+
+from agentmath.core.types import TrainingSample
+from agentmath.training.packing import pack, split_updates
 
 
 def sample(length: int, key: str = "") -> TrainingSample:

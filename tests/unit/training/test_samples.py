@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+
 from agentmath.core.errors import TrainingError
 from agentmath.core.types import Group, SpanKind, StopReason, Task, Tokens, Trajectory, Turn
 from agentmath.training.samples import from_groups, num_targets, prompt_of
@@ -63,7 +64,8 @@ def test_the_worked_example_has_nine_trainable_tokens_of_sixteen() -> None:
 
 def test_two_policies_in_one_trajectory_train_on_their_own_turns_only() -> None:
     made = from_groups(
-        [group(trajectory([("thinker", "tt"), ("coder", "ccII"), ("thinker", "a")]))], {"thinker": "big", "coder": "small"}
+        [group(trajectory([("thinker", "tt"), ("coder", "ccII"), ("thinker", "a")]))],
+        {"thinker": "big", "coder": "small"},
     )
     assert [(s.policy, letters(s.trainable)) for s in made.samples] == [("big", "...xx....x"), ("small", ".....xx...")]
     assert np.array_equal(made.samples[0].ids, made.samples[1].ids)
@@ -106,7 +108,9 @@ def test_an_agent_without_policy_is_refused_with_the_known_ones() -> None:
 def test_a_sampled_token_without_behaviour_logprob_is_refused() -> None:
     broken = trajectory([("solver", "ttt")])
     broken.turns[0].tokens.logprobs[1] = np.nan
-    with pytest.raises(TrainingError, match="1 sampled tokens have no finite behaviour log-prob, the first at position 4"):
+    with pytest.raises(
+        TrainingError, match="1 sampled tokens have no finite behaviour log-prob, the first at position 4"
+    ):
         from_groups([group(broken)], {"solver": "main"})
 
 

@@ -10,11 +10,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from hypothesis import given  # noqa: E402
+from hypothesis import strategies as st  # noqa: E402
+
 from agentmath.config.training import SFTSection, TrainingSection  # noqa: E402
 from agentmath.core.errors import TrainingError  # noqa: E402
 from agentmath.training.sft import SFTSettings, SFTState, held_out_loss, step_samples, train_sft  # noqa: E402
-from hypothesis import given  # noqa: E402
-from hypothesis import strategies as st  # noqa: E402
 
 
 def settings(steps: int = 6, *, seed: int = 1, tokens: int = 50, **sft: Any) -> SFTSettings:
@@ -42,7 +43,9 @@ def test_one_step_lowers_the_plain_mean_of_the_spans(tiny: Any) -> None:
     with torch.no_grad():
         for s in samples:
             ids = torch.tensor(s.ids.astype(np.int64))
-            every = torch.log_softmax(policy.forward_hidden(ids, torch.arange(len(ids)), [len(ids)]) @ policy.embed.t(), -1)
+            every = torch.log_softmax(
+                policy.forward_hidden(ids, torch.arange(len(ids)), [len(ids)]) @ policy.embed.t(), -1
+            )
             mask = torch.tensor(s.trainable[1:])
             total -= float(every[:-1].gather(1, ids[1:, None])[:, 0][mask].sum())
             count += int(mask.sum())

@@ -29,7 +29,7 @@ class Recorder(Optimizer):
         self.move, self.gradients, self.norms = move, [], []
 
     def step(self, step: int) -> float:
-        self.gradients.append({n: p.grad.clone() for n, p in self._parameters.items()})
+        self.gradients.append({n: p.grad.clone() for n, p in self._parameters.items() if p.grad is not None})
         if self.move:
             self.norms.append(super().step(step))
             return self.norms[-1]
@@ -152,7 +152,9 @@ def test_the_reported_figures_by_hand(tiny: Any) -> None:
     with torch.no_grad():
         for s in samples:
             ids = torch.tensor(s.ids.astype(np.int64))
-            every = torch.log_softmax(policy.forward_hidden(ids, torch.arange(len(ids)), [len(ids)]) @ policy.embed.t(), -1)
+            every = torch.log_softmax(
+                policy.forward_hidden(ids, torch.arange(len(ids)), [len(ids)]) @ policy.embed.t(), -1
+            )
             mask = torch.tensor(s.trainable[1:])
             logp.append(every[:-1].gather(1, ids[1:, None])[:, 0][mask])
             entropy.append(-(every.exp() * every).sum(-1)[:-1][mask])
@@ -212,7 +214,9 @@ def test_later_updates_are_measured_against_the_policy_before_the_first(tiny: An
 
 
 def test_clipping_acts_once_there_are_several_updates(tiny: Any) -> None:
-    samples = [replace(s, advantage=1.0 if s.advantage >= 0 else -1.0) for s in tiny.samples_of_step(4, prompts=1, group=12)]
+    samples = [
+        replace(s, advantage=1.0 if s.advantage >= 0 else -1.0) for s in tiny.samples_of_step(4, prompts=1, group=12)
+    ]
     samples = [replace(s, key=f"{i}/0") for i, s in enumerate(samples)]
     policy, optimizer = tiny.build()
     metrics = train_step(policy, optimizer, samples, tiny.settings(updates=6, clip_low=0.001, clip_high=0.001), step=3)
@@ -232,7 +236,9 @@ def poisoned(tiny: Any, *, nonfinite: str, folder: Path | None, updates: int = 1
 def test_a_nonfinite_update_is_raised_and_its_batch_kept(tiny: Any, tmp_path: Path) -> None:
     policy, optimizer, samples, settings = poisoned(tiny, nonfinite="raise", folder=tmp_path / "inspect")
     before = {n: p.detach().clone() for n, p in policy.named_parameters()}
-    with pytest.raises(TrainingError, match=r"step-7-update-0: no update .* 1 of \d+ rows .*nonfinite-step-7-update-0.npz"):
+    with pytest.raises(
+        TrainingError, match=r"step-7-update-0: no update .* 1 of \d+ rows .*nonfinite-step-7-update-0.npz"
+    ):
         train_step(policy, optimizer, samples, settings, step=7)
     assert all(torch.equal(p, before[n]) for n, p in policy.named_parameters())
     kept = np.load(tmp_path / "inspect" / "nonfinite-step-7-update-0.npz")
@@ -247,7 +253,11 @@ def test_a_nonfinite_update_is_skipped_counted_and_training_goes_on(tiny: Any, t
     before = {n: p.detach().clone() for n, p in policy.named_parameters()}
     metrics = train_step(policy, optimizer, samples, settings, step=0)
     assert metrics.skipped is not None
-    assert (metrics.values["nonfinite_updates"], metrics.values["nonfinite_rows"], metrics.values["updates"]) == (1, 1, 0)
+    assert (metrics.values["nonfinite_updates"], metrics.values["nonfinite_rows"], metrics.values["updates"]) == (
+        1,
+        1,
+        0,
+    )
     assert "loss" not in metrics.values
     assert all(torch.equal(p, before[n]) for n, p in policy.named_parameters())
     assert all(p.grad is None for p in policy.parameters())
@@ -255,6 +265,13 @@ def test_a_nonfinite_update_is_skipped_counted_and_training_goes_on(tiny: Any, t
     after = train_step(policy, optimizer, samples, settings, step=1)
     assert after.skipped is None
     assert all(math.isfinite(v) for v in after.values.values())
+
+
+def test_a_batch_that_cannot_be_kept_does_not_hide_the_reason(tiny: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    policy, optimizer, samples, settings = poisoned(tiny, nonfinite="raise", folder=tmp_path / "file")
+    with pytest.raises(TrainingError, match=r"rows that are not finite .* could not be kept"):
+        train_step(policy, optimizer, samples, settings, step=0)
 
 
 def test_one_bad_update_of_two_leaves_the_other(tiny: Any) -> None:
@@ -268,7 +285,7 @@ def test_one_bad_update_of_two_leaves_the_other(tiny: Any) -> None:
 def test_an_infinite_gradient_with_a_finite_loss_is_caught(tiny: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     policy, optimizer = tiny.build()
     policy.down.register_hook(lambda grad: torch.full_like(grad, math.inf))
-    with pytest.raises(TrainingError, match="the gradient's norm is (inf|nan)"):
+    with pytest.raises(TrainingError, match=r"the gradient's norm is (inf|nan)"):
         train_step(policy, optimizer, tiny.samples_of_step(0), tiny.settings(), step=0)
 
 

@@ -1,7 +1,7 @@
 // One chart: axes, curves, points, and a legend that tells the values at the section's cursor.
 
 const HEIGHT = 190;
-const MARGIN = { left: 46, right: 10, top: 8, bottom: 22 };
+const MARGIN = { left: 46, right: 14, top: 8, bottom: 22 };
 
 function smoothed(values, weight) {
   let mean = null;

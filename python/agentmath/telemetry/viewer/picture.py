@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -12,6 +11,7 @@ from agentmath.core.errors import ConfigError
 from agentmath.telemetry.events import read_metrics
 from agentmath.telemetry.run_dir import METRICS, missing_run
 from agentmath.telemetry.viewer.charts import curve, is_number
+from agentmath.telemetry.viewer.report import write_whole
 
 Curve = tuple[Sequence[float], Sequence[float]]
 """(steps, shares between 0 and 1), equally long."""
@@ -51,12 +51,7 @@ def write_picture(run_dir: Path, out: Path) -> Path:
             curves[name] = (drawn["x"], drawn["y"])
     if not curves:
         raise ConfigError(f"no picture to draw: {metrics} holds no accuracy of a step of reinforcement learning.")
-    unfinished = out.with_name(out.name + ".tmp")
-    try:
-        unfinished.write_text(curves_svg(curves, title="Accuracy and tool use by training step"), encoding="ascii")
-        os.replace(unfinished, out)
-    except OSError as error:
-        raise ConfigError(f"cannot write {out}: {error.strerror or error}.") from error
+    write_whole(out, curves_svg(curves, title="Accuracy and tool use by training step"))
     return out
 
 

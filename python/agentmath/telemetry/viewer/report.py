@@ -13,6 +13,7 @@ import json
 import math
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -32,15 +33,21 @@ def write_report(run_dir: Path) -> Path:
 
     Raises ConfigError if the file cannot be written, DataError if metrics.jsonl is damaged.
     """
-    page = render(report_data(run_dir))
     report = run_dir / REPORT
-    unfinished = report.with_name(REPORT + ".tmp")
-    try:
-        unfinished.write_text(page, encoding="ascii")
-        os.replace(unfinished, report)
-    except OSError as error:
-        raise ConfigError(f"cannot write {report}: {error.strerror or error}.") from error
+    write_whole(report, render(report_data(run_dir)))
     return report
+
+
+def write_whole(path: Path, text: str) -> None:
+    """ASCII text into a file that is the old one or the new one, never half of either. Raises ConfigError."""
+    unfinished = path.with_name(path.name + ".tmp")
+    try:
+        unfinished.write_text(text, encoding="ascii")
+        os.replace(unfinished, path)
+    except OSError as error:
+        with suppress(OSError):
+            unfinished.unlink()
+        raise ConfigError(f"cannot write {path}: {error.strerror or error}.") from error
 
 
 def report_data(run_dir: Path) -> dict[str, Any]:

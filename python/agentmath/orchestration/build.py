@@ -1,0 +1,193 @@
+"""Recipe to objects: the only place where parts are wired together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from agentmath.agents.single import SingleAgent
+from agentmath.config.data import DataSection
+from agentmath.config.engine import EngineSection
+from agentmath.config.recipe import Recipe
+from agentmath.config.sandbox import SandboxSection
+from agentmath.core.errors import ConfigError
+from agentmath.core.interfaces import Tokenizer
+from agentmath.core.types import Group, Limits, Task
+from agentmath.data.demonstrations import demonstrations
+from agentmath.data.mixture import Pool, TaskStream, load_pool
+from agentmath.engines.transformers_engine import TransformersEngine
+from agentmath.formats import agentmath as dialect
+from agentmath.orchestration.state import RunState
+from agentmath.rewards.score import score
+from agentmath.rollout.collector import Collector
+from agentmath.rollout.episode import Stage
+from agentmath.sandbox.local import LocalSandbox, open_sandbox
+from agentmath.tools.code import CodeTool
+from agentmath.training.optim import Optimizer
+from agentmath.training.policy import Policy, load_policy
+from agentmath.training.sft import SFTState
+from agentmath.training.step import StepSettings
+from agentmath.training.tokenizer import check_tags, check_template
+
+T = TypeVar("T")
+GENERATED = ("arithmetic", "two_step")
+"""Kinds of data that need no file."""
+_NUM_CORPUS_TASKS = 4000
+"""Demonstrations that a new tokenizer is trained on."""
+
+
+@dataclass(kw_only=True)
+class Parts:
+    """Everything a run is made of."""
+
+    recipe: Recipe
+    runner: asyncio.Runner
+    policy: Policy
+    engine: TransformersEngine
+    sandbox: LocalSandbox
+    agent: SingleAgent
+    tool: CodeTool
+    collector: Collector
+    pool: Pool
+    tasks: TaskStream
+    state: RunState
+    optimizer: Optimizer
+    sft_optimizer: Optimizer
+    sft_state: SFTState
+    inspection_folder: Path | None = None
+    """Where batches with non-finite numbers are kept."""
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self.policy.tokenizer
+
+    @property
+    def step_settings(self) -> StepSettings:
+        return StepSettings(
+            algorithm=self.recipe.algorithm,
+            training=self.recipe.training,
+            temperature=self.recipe.rollout.temperature,
+            horizon_tokens=self.recipe.rollout.max_sampled_tokens,
+            inspection_folder=self.inspection_folder,
+        )
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the run's one event loop; Ctrl-C cancels it."""
+        return self.runner.run(coroutine)
+
+    def score(self, groups: Sequence[Group]) -> None:
+        """Set the rewards of finished trajectories."""
+        score(groups, self.recipe.reward, lambda t: self.agent.answer_text(t.tokens))
+
+
+@contextmanager
+def open_parts(recipe: Recipe, *, model_path: Path | None = None) -> Iterator[Parts]:
+    """Build everything a recipe names; leaving ends all processes. model_path overrides where weights come from."""
+    if recipe.run.num_threads:
+        torch.set_num_threads(recipe.run.num_threads)
+    pool = load_pool(used_sources(recipe.data), seed=recipe.run.seed)
+    policy = build_policy(recipe, pool, model_path)
+    agent = SingleAgent(
+        tokenizer=policy.tokenizer,
+        section=recipe.prompt,
+        max_tool_output_tokens=recipe.rollout.max_tool_output_tokens,
+    )
+    check_prompts(agent, pool, recipe)
+    with asyncio.Runner() as runner:
+        sandbox = runner.run(open_sandbox(recipe.sandbox))
+        try:
+            yield assemble(recipe, runner, sandbox, policy=policy, agent=agent, pool=pool)
+        finally:
+            runner.run(sandbox.close())
+
+
+def assemble(
+    recipe: Recipe, runner: asyncio.Runner, sandbox: LocalSandbox, *, policy: Policy, agent: SingleAgent, pool: Pool
+) -> Parts:
+    """Parts that have been made, put together."""
+    engine = build_engine(policy, recipe.engine)
+    tool = CodeTool(sandbox=sandbox, limits=limits_of(recipe.sandbox))
+    stage = Stage(
+        agent=agent,
+        engine=engine,
+        tool=tool,
+        section=recipe.rollout,
+        seed=recipe.run.seed,
+        purpose="rl",
+        temperature=recipe.rollout.temperature,
+    )
+    return Parts(
+        recipe=recipe,
+        runner=runner,
+        policy=policy,
+        engine=engine,
+        sandbox=sandbox,
+        agent=agent,
+        tool=tool,
+        collector=Collector(stage=stage),
+        pool=pool,
+        tasks=TaskStream(pool.train, pool.weights, seed=recipe.run.seed),
+        state=RunState(),
+        optimizer=Optimizer(policy.named_parameters(), recipe.optimizer, total_steps=recipe.training.steps),
+        sft_optimizer=Optimizer(policy.named_parameters(), recipe.sft_optimizer, total_steps=recipe.sft.steps),
+        sft_state=SFTState(),
+    )
+
+
+def used_sources(sections: Sequence[DataSection]) -> list[DataSection]:
+    """Sources that have something to read: an evaluation set without a file is left out."""
+    return [s for s in sections if s.path or s.kind in GENERATED or s.role != "eval"]
+
+
+def build_policy(recipe: Recipe, pool: Pool, model_path: Path | None = None) -> Policy:
+    """The model, its template and its tags checked."""
+    section = recipe.model if model_path is None else recipe.model.model_copy(update={"path": str(model_path)})
+    corpus = None if section.path else _corpus(pool, recipe.run.seed)
+    policy = load_policy(section, name="policy", seed=recipe.run.seed, corpus=corpus)
+    check_tags(policy.tokenizer, (*dialect.TAGS, "\\boxed{1}"))
+    if recipe.prompt.chat:
+        check_template(policy.tokenizer, system=bool(recipe.prompt.system))
+    return policy
+
+
+def build_engine(policy: Policy, section: EngineSection) -> TransformersEngine:
+    """An engine that decodes with the policy's own weights."""
+    return TransformersEngine(
+        forward=policy.forward_rows,
+        head=policy.head_weight,
+        shape=policy.cache_shape(),
+        tokenizer=policy.tokenizer,
+        section=section,
+    )
+
+
+def limits_of(section: SandboxSection) -> Limits:
+    """Bounds on one program."""
+    names = ("cpu_seconds", "wall_seconds", "memory_bytes", "output_bytes", "file_bytes")
+    return Limits(**{name: getattr(section, name) for name in names})
+
+
+def check_prompts(agent: SingleAgent, pool: Pool, recipe: Recipe) -> None:
+    """Raise ConfigError when a task's prompt leaves no room to answer within rollout.max_context_tokens."""
+    limit = recipe.rollout.max_context_tokens
+    tasks = [t for tasks in (*pool.train.values(), *pool.evaluation.values()) for t in tasks]
+    longest = max(tasks, key=lambda t: len(t.question))
+    needed = len(agent.prompt(longest))
+    if needed >= limit:
+        raise ConfigError(
+            f"the prompt of task {longest.id!r} has {needed} tokens, rollout.max_context_tokens = {limit} leaves no "
+            f"room for an answer: raise it (and engine.max_context_tokens) above {needed}, or leave long tasks out"
+        )
+
+
+def _corpus(pool: Pool, seed: int) -> list[str]:
+    """Texts that a new tokenizer is trained on: questions and both kinds of demonstration."""
+    tasks = [t for tasks in pool.train.values() for t in tasks][:_NUM_CORPUS_TASKS]
+    made = demonstrations(tasks, tool_share=0.5, seed=seed)
+    return [f"{d.task.question}\n{''.join(d.turns)}" for d in made]

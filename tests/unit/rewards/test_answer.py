@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from agentmath.rewards.answer import grade, grade_answer
+
+numbers = st.one_of(
+    st.integers(-(10**6), 10**6).map(str),
+    st.fractions(max_denominator=50).map(str),
+    st.decimals(-1000, 1000, places=3).map(str),
+    st.integers(1, 10**9).map(lambda n: f"{n:,}"),
+)
+latex = st.text(alphabet="0123456789xyie+-*/^_=<>(){}[]|!%$&,.;: \\\n\u00bd\u03c0", max_size=80)
+words = st.sampled_from(
+    [
+        r"\frac",
+        r"\sqrt",
+        r"\boxed{",
+        r"\text{",
+        "{",
+        "}",
+        r"\pm",
+        r"\cup",
+        r"\le",
+        r"\{",
+        r"\}",
+        "12",
+        "x",
+        r"\\",
+        "^",
+        "(",
+    ]
+)
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    opener = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rt", encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def test_a_verdict_tells_what_was_found_and_why() -> None:
+    verdict = grade("42", r"I think \boxed{41}.")
+    assert (verdict.score, verdict.extracted, verdict.rule) == (0, "41", "integer")
+    assert grade("42", "no box").rule == "no-answer"
+    assert grade("42", r"\boxed{042}").score == 1
+
+
+def test_training_reads_boxes_alone() -> None:
+    assert grade("42", "The answer is 42.").score == 0
+    assert grade("42", "The answer is 42.", box_only=False).score == 1
+
+
+def test_an_empty_gold_answer_is_never_right() -> None:
+    assert grade_answer("", "").score == 0
+    assert grade_answer(" ", "1").rule == "no-gold"
+
+
+def test_an_empty_prediction_is_never_right() -> None:
+    assert grade_answer("4", " ").score == 0
+    assert grade_answer(".", ",").score == 0
+
+
+@given(numbers, numbers)
+def test_grading_numbers_is_symmetric(a: str, b: str) -> None:
+    assert grade_answer(a, b).score == grade_answer(b, a).score
+
+
+@given(numbers)
+def test_a_number_equals_itself_in_a_box_and_in_a_formula(a: str) -> None:
+    assert grade(a, f"So $\\boxed{{{a}}}$.").score == 1
+    assert grade_answer(a, f"x = {a}").score == 1
+
+
+@given(st.integers(-(10**6), 10**6), st.integers(-(10**6), 10**6))
+def test_integers_are_right_only_when_equal(a: int, b: int) -> None:
+    assert grade_answer(str(a), str(b)).score == (a == b)
+
+
+@given(st.one_of(latex, st.text(max_size=80), st.lists(words, max_size=40).map("".join)), st.one_of(latex, numbers))
+@example("\ud800", "\x00")
+@example("9^{9^{9}}", "10**10**8")
+@example("().__class__.__bases__[0]", "4")
+def test_no_text_makes_the_grader_raise_and_all_text_equals_itself(a: str, b: str) -> None:
+    assert grade_answer(a, b).score in (0, 1)
+    assert grade(a, b, box_only=False).score in (0, 1)
+    if a.strip(" \t\n.,;$\\!~") and grade_answer(a, a).rule not in ("no-answer", "no-gold"):
+        assert grade_answer(a, a).score == 1
+
+
+def test_texts_made_to_take_forever_are_answered() -> None:
+    names = ("a" * 1990 + "=1", "a_b" * 600 + "=-", "f(1)" * 450 + "=+", "a_{b}" * 300 + " cm", "ab " * 600 + "=-1")
+    powers = ("9^{9^{9}}", "1000000!", "1," * 4000, r"\sin(10^{5})+" * 150 + "1", "1 " * 5000, "5 million " * 190)
+    signs = ("(" * 5000, "$" * 9999, "x!" * 900, "|x" * 600, r"\pm" * 600, " " * 9999 + "x", "1" + " " * 9000 + "x")
+    for text in (*names, *powers, *signs):
+        assert grade_answer("42", text).score == 0
+        assert grade_answer(text, "42").score == 0
+
+
+def test_grading_cases_are_all_graded_as_wanted(real_file: Callable[[str], Path]) -> None:
+    wrong = []
+    for row in rows(real_file("grading_cases.jsonl")):
+        by_text = row["form"] == "text"
+        gold, prediction = row["gold"], row["prediction"]
+        verdict = grade(gold, prediction, box_only=False) if by_text else grade_answer(gold, prediction)
+        if bool(verdict.score) is not row["match"]:
+            wrong.append((row["id"], verdict))
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gsm8k_train.jsonl.gz",
+        "gsm8k_test.jsonl",
+        "svamp.jsonl",
+        "multiarith.jsonl",
+        "math500.jsonl",
+        "aime2024.jsonl",
+        "aime_1983_2023.jsonl.gz",
+        "hmmt_feb_2025.jsonl",
+    ],
+)
+def test_every_gold_answer_equals_itself(name: str, real_file: Callable[[str], Path]) -> None:
+    golds = {row["answer"] for row in rows(real_file(name))}
+    assert [gold for gold in golds if grade(gold, f"Hence \\boxed{{{gold}}}.").score != 1] == []

@@ -1,0 +1,67 @@
+"""One sandbox per test module, and the count of what it leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from agentmath.config.sandbox import SandboxSection
+from agentmath.core.types import Limits, ToolResult
+from agentmath.sandbox.local import LocalSandbox, open_sandbox
+
+Execute = Callable[..., ToolResult]
+
+
+def processes_of_session(session_id: int) -> list[int]:
+    """Pids of living processes that belong to a POSIX session, which children cannot leave."""
+    found: list[int] = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+        except (OSError, IndexError):
+            continue
+        if int(fields[3]) == session_id and fields[0] != "Z":
+            found.append(int(entry.name))
+    return found
+
+
+def open_descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[LocalSandbox]:
+    section = SandboxSection(cpu_seconds=1.0, wall_seconds=5.0, num_workers=2)
+    num_descriptors = open_descriptors()
+    opened = asyncio.run(open_sandbox(section))
+    sessions = [link.pid for link in opened._links]
+    yield opened
+    sessions += [link.pid for link in opened._links]
+    asyncio.run(opened.close())
+    assert [pid for session in sessions for pid in processes_of_session(session)] == []
+    assert open_descriptors() == num_descriptors
+
+
+@pytest.fixture
+def execute(sandbox: LocalSandbox) -> Execute:
+    def call(code: str, **settings: float) -> ToolResult:
+        limits = Limits(**({"cpu_seconds": 1.0, "wall_seconds": 5.0} | settings))  # type: ignore[arg-type]
+        return asyncio.run(sandbox.execute(code, limits=limits))
+
+    return call
+
+
+@pytest.fixture
+def needs_layer(sandbox: LocalSandbox) -> Callable[[str], None]:
+    def check(name: str) -> None:
+        for layer in sandbox.report():
+            if layer.name == name and not layer.in_force:
+                pytest.skip(f"this machine gives no {name}: {layer.why_not}")
+
+    return check
