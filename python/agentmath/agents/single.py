@@ -11,7 +11,7 @@ from agentmath.config.prompt import PromptSection
 from agentmath.core.interfaces import Action, Tokenizer
 from agentmath.core.types import Completion, SpanKind, StopReason, Task, Tokens, ToolCall, ToolResult
 from agentmath.formats import agentmath as dialect
-from agentmath.formats.answer import last_box
+from agentmath.formats.answer import boxed_answer
 from agentmath.formats.pieces import pieces, token_of_char
 
 CUT_MARK = "\n[... output truncated ...]\n"
@@ -62,7 +62,7 @@ class SingleAgent:
         stop = reading.stop_reason or completion.stop_reason
         if stop is StopReason.STOP:
             return Action(tokens=tokens)
-        if stop is StopReason.EOS and last_box(self.answer_text(Tokens.concatenate([context, tokens]))) is not None:
+        if stop is StopReason.EOS and boxed_answer(self.answer_text(Tokens.concatenate([context, tokens]))) is not None:
             stop = StopReason.ANSWER
         return Action(tokens=tokens, stop_reason=stop)
 

@@ -1,24 +1,53 @@
-r"""Where the final answer stands: the last non-empty \boxed{} of model text."""
+r"""Where the final answer stands in model text: the last \boxed{} or \fbox{}.
+
+Every pass over the text is linear, however often a box is opened and never closed.
+"""
 
 from __future__ import annotations
 
 import re
 
-_BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
+MAX_ANSWER_CHARS = 10_000
+"""A longer box is not an answer."""
+
+_BOX = re.compile(r"\\f?box(?:ed)?(?![A-Za-z])")
+_BARE = re.compile(r"\s*([^\s{}$]+)")
 
 
-def last_box(text: str) -> str | None:
-    r"""Content of the last complete, non-empty \boxed{...} or \fbox{...}; braces may nest. None when there is none."""
-    for match in reversed(list(_BOX.finditer(text))):
-        depth = 1
-        for position in range(match.end(), len(text)):
-            sign = text[position]
-            if text[position - 1] == "\\" and sign in "{}":
-                continue
-            depth += (sign == "{") - (sign == "}")
-            if depth == 0:
-                content = text[match.end() : position].strip()
-                if content:
-                    return content
-                break
+def boxed_answer(text: str) -> str | None:
+    r"""Content of the last box, None when there is none, it is empty, or it was cut off.
+
+    Braces may nest, \{ and \} do not count, and "\boxed 7" is a box of one word. A cut box hides an earlier one: what
+    stands in it was meant to replace that one, and "\boxed{42" may be the beginning of 421.
+    """
+    start = max(text.rfind("\\boxed"), text.rfind("\\fbox"))
+    match = _BOX.match(text, start) if start >= 0 else None
+    if match is None:
+        return None
+    position = match.end()
+    while position < len(text) and text[position].isspace():
+        position += 1
+    if position < len(text) and text[position] == "{":
+        content = _braced(text, position)
+    else:
+        bare = _BARE.match(text, position)
+        content = bare.group(1).rstrip(".,;") if bare else None
+    if content is None or len(content) > MAX_ANSWER_CHARS:
+        return None
+    return content.strip() or None
+
+
+def _braced(text: str, opening: int) -> str | None:
+    """Text between the brace at `opening` and the one that closes it, None when nothing closes it."""
+    depth = 0
+    position = opening
+    while position < len(text):
+        sign = text[position]
+        if sign == "\\":
+            position += 2
+            continue
+        depth += (sign == "{") - (sign == "}")
+        if depth == 0:
+            return text[opening + 1 : position]
+        position += 1
     return None

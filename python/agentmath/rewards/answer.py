@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from agentmath.rewards.clean import canonical, clean
 from agentmath.rewards.compare import Comparison
-from agentmath.rewards.extract import MAX_ANSWER_CHARS, boxed_answer, stated_answer
+from agentmath.formats.answer import MAX_ANSWER_CHARS, boxed_answer
+from agentmath.rewards.extract import stated_answer
 from agentmath.rewards.forms import read
 
 

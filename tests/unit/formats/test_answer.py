@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentmath.formats.answer import last_box
+from agentmath.formats.answer import boxed_answer
 
 
 @pytest.mark.parametrize(
@@ -14,9 +14,9 @@ from agentmath.formats.answer import last_box
     [
         ("\\boxed{1} or \\boxed{2}, finally \\boxed{3}", "3"),
         ("\\boxed{\\frac{1}{2}}", "\\frac{1}{2}"),
-        ("\\boxed{5} so \\boxed{4", "5"),
+        ("\\boxed{5} so \\boxed{4", None),
         ("\\boxed{}", None),
-        ("\\boxed{7} \\boxed{}", "7"),
+        ("\\boxed{7} \\boxed{}", None),
         ("\\fbox{8}", "8"),
         ("\\boxed {9}", "9"),
         ("\\boxed{\\{1, 2\\}}", "\\{1, 2\\}"),
@@ -24,11 +24,11 @@ from agentmath.formats.answer import last_box
         ("", None),
     ],
 )
-def test_last_box(text: str, answer: str | None):
-    assert last_box(text) == answer
+def test_boxed_answer(text: str, answer: str | None):
+    assert boxed_answer(text) == answer
 
 
 @given(st.text())
-def test_last_box_never_fails(text: str):
-    last_box(text)
-    last_box("\\boxed{" + text)
+def test_boxed_answer_never_fails(text: str):
+    boxed_answer(text)
+    boxed_answer("\\boxed{" + text)

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from agentmath.rewards.extract import MAX_ANSWER_CHARS, boxed_answer, stated_answer
+from agentmath.formats.answer import MAX_ANSWER_CHARS, boxed_answer
+from agentmath.rewards.extract import stated_answer
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def offline() -> None:
 
 
 def new(seed: int = 0, **sizes: Any) -> Policy:
-    return load_policy(ModelSection(max_context_tokens=64, **(SMALL | sizes)), name="p", seed=seed, corpus=CORPUS)
+    return load_policy(ModelSection(**(SMALL | sizes)), name="p", seed=seed, corpus=CORPUS)
 
 
 def library_model(family: str, **extra: Any) -> Any:
