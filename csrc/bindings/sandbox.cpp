@@ -30,9 +30,10 @@ using ProbeRow = std::tuple<std::string, bool, std::string>;
 
 ProbeRow Row(const sandbox::Probe& probe) { return {probe.layer, probe.available, probe.why_not}; }
 
-std::vector<ProbeRow> ProbeLayers(const std::string& scratch_base) {
+std::vector<ProbeRow> ProbeLayers(const std::string& scratch_base, bool wants_user_namespace) {
   std::vector<ProbeRow> rows;
-  for (const sandbox::Probe& probe : sandbox::ProbeLayers(scratch_base)) rows.push_back(Row(probe));
+  for (const sandbox::Probe& probe : sandbox::ProbeLayers(scratch_base, wants_user_namespace))
+    rows.push_back(Row(probe));
   return rows;
 }
 
@@ -107,7 +108,7 @@ nb::object ParseReport(nb::bytes buffer) {
 void BindSandbox(nb::module_& m) {
   nb::module_ room =
       m.def_submodule("sandbox", "What runs between fork and model code. Linux only.");
-  room.def("probe_layers", &ProbeLayers, "scratch_base"_a,
+  room.def("probe_layers", &ProbeLayers, "scratch_base"_a, "wants_user_namespace"_a,
            "Rows (layer, available, why not); each layer is tried in a throw-away child.");
   room.def("probe_uid_drop", &ProbeUidDrop, "id"_a, "needed"_a,
            "Row for giving up root: can uid `id` read the paths in `needed`?");

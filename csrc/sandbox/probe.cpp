@@ -102,7 +102,7 @@ Probe ProbeUidDrop(unsigned id, const std::vector<std::string>& needed) {
   });
 }
 
-std::vector<Probe> ProbeLayers(const std::string& scratch_base) {
+std::vector<Probe> ProbeLayers(const std::string& scratch_base, bool wants_user_namespace) {
   std::vector<Probe> probes;
   probes.push_back(Try("no_new_privs", SetNoNewPrivileges));
   probes.push_back(Try("rlimits", TryLimits));
@@ -111,7 +111,7 @@ std::vector<Probe> ProbeLayers(const std::string& scratch_base) {
   Namespaces base;
   base.user = true;
   probes.push_back(Try("user_namespace", [base] { EnterNamespaces(base); }));
-  base.user = probes.back().available;
+  base.user = probes.back().available && wants_user_namespace;
   const auto with = [&base](bool Namespaces::* which) {
     Namespaces wanted = base;
     wanted.*which = true;

@@ -11,7 +11,7 @@ class sandbox:
         def __init__(self, *, allow_metadata: bool) -> None: ...
 
     @staticmethod
-    def probe_layers(scratch_base: str) -> list[tuple[str, bool, str]]:
+    def probe_layers(scratch_base: str, wants_user_namespace: bool) -> list[tuple[str, bool, str]]:
         """Rows (layer, available, why not); each layer is tried in a throw-away child."""
 
     @staticmethod

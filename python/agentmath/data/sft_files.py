@@ -19,7 +19,7 @@ from agentmath.core.errors import DataError
 from agentmath.core.types import Demonstration, Task
 from agentmath.data.files import Row, read_rows
 from agentmath.formats.agentmath import CODE_CLOSE, OUTPUT_CLOSE, OUTPUT_OPEN
-from agentmath.formats.answer import last_box
+from agentmath.formats.answer import boxed_answer
 
 _USER = frozenset(("user", "human"))
 _MODEL = frozenset(("assistant", "gpt", "model"))
@@ -82,7 +82,7 @@ class _Piece:
 def _from_messages(row: Row) -> Demonstration:
     question, pieces = _conversation(row)
     turns, outputs = _turns(pieces, row)
-    box = last_box("\n".join(turns))
+    box = boxed_answer("\n".join(turns))
     named = row.find(("answer",))
     answer = row.text(("answer",), "answer") if named is not None and row.cells[named] is not None else box
     if answer is None:

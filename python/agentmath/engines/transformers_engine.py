@@ -20,10 +20,10 @@ from agentmath.core.errors import EngineError
 from agentmath.core.interfaces import Tokenizer
 from agentmath.core.types import Completion, Sampling
 from agentmath.engines.batch import Batch
+from agentmath.engines.compiled import best_one_token
 from agentmath.engines.passes import Forward, PrepareOneToken
 from agentmath.engines.requests import Request, Session
 from agentmath.engines.turnstile import Turnstile
-from agentmath_kernels.attention import PlainOneToken
 from agentmath_kernels.rows import CacheShape
 
 
@@ -39,9 +39,12 @@ class TransformersEngine:
         tokenizer: Tokenizer,
         section: EngineSection,
         version: int = 0,
-        prepare: PrepareOneToken = PlainOneToken.of,
+        prepare: PrepareOneToken | None = None,
     ) -> None:
-        """head() is the vocabulary projection [V, H]. Raises EngineError when the cache does not fit into memory."""
+        """head() is the vocabulary projection [V, H]; prepare: attention of decoding rows, by default the fastest one.
+
+        Raises EngineError when the cache does not fit into memory.
+        """
         self._section = section
         self._batch = Batch(
             forward=forward,
@@ -50,7 +53,7 @@ class TransformersEngine:
             tokenizer=tokenizer,
             section=section,
             version=version,
-            prepare=prepare,
+            prepare=prepare or best_one_token(shape),
         )
         self._sessions: dict[int, Session] = {}
         self._queue: list[Request] = []

@@ -48,7 +48,7 @@ def train(run: Run) -> None:
             with clock.stage("train"):
                 values = update(parts, collected.kept)
             with clock.stage("publish"):
-                parts.run(weights.publish(None, parts.engine, state.version + 1))
+                parts.run(weights.publish(parts.policy, parts.engine, state.version + 1))
             state.step += 1
             state.version += 1
             with clock.stage("record"):

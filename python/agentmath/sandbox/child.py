@@ -39,12 +39,12 @@ class Child:
     """A forked process, from the request to fork it until it was reaped."""
 
     number: int
-    session: str | None
     channel: socket.socket
     out_fd: int
     err_fd: int
     cpu_allowance: int
     """CPU seconds after which the kernel ends the process: the backstop of the supervisor's own clock."""
+    session: str | None = None
     pid: int = 0
     """0 until the zygote has said it."""
     job: Job | None = None
@@ -53,6 +53,8 @@ class Child:
     """CPU seconds used when the running block began."""
     out: Capture = field(default_factory=lambda: Capture(0))
     err: Capture = field(default_factory=lambda: Capture(0))
+    peak_memory_bytes: int = 0
+    """Of a live process, as last read."""
     report: Report | None = None
     kill_reason: str | None = None
     why: str = ""
@@ -150,16 +152,15 @@ class Child:
         except OSError:
             return self.cpu_before
 
-    def peak_memory_bytes(self) -> int:
-        """Largest resident size of the live process, 0 where /proc does not tell."""
+    def read_peak_memory(self) -> None:
+        """Ask the kernel for the largest resident size of the live process; /proc may not tell."""
         try:
             with open(f"/proc/{self.pid}/status", "rb") as file:
                 for line in file:
                     if line.startswith(b"VmHWM:"):
-                        return int(line.split()[1]) << 10
+                        self.peak_memory_bytes = int(line.split()[1]) << 10
         except (OSError, ValueError, IndexError):
-            return 0
-        return 0
+            return
 
     def close(self) -> None:
         """Give back all descriptors."""

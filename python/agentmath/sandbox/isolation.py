@@ -50,7 +50,7 @@ def enter(core: Any, *, without: frozenset[str], needed_paths: list[str]) -> Iso
     if isolation.has("uid_drop"):
         core.drop_to(SLOT_UID)
     place = _scratch_place(needed_paths)
-    probed: list[Row] = core.probe_layers(place or "/")
+    probed: list[Row] = core.probe_layers(place or "/", "user_namespace" not in without)
     if place is None:
         probed = [_without_place(row) if row[0] == "mount_namespace" else row for row in probed]
     isolation.rows.extend(_switched(row, without) for row in probed)
@@ -182,11 +182,11 @@ def remove_tree(path: str) -> None:
     waiting, number = [0], 1
     while waiting:
         folder = f"{flat}/{waiting.pop()}"
-        os.chmod(folder, 0o700)
         with os.scandir(folder) as entries:
             found = list(entries)
         for entry in found:
             if entry.is_dir(follow_symlinks=False):
+                os.chmod(entry.path, 0o700)  # moving a folder writes to it
                 os.rename(entry.path, f"{flat}/{number}")
                 waiting.append(number)
                 number += 1

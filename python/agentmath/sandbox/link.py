@@ -70,7 +70,7 @@ class Link:
         self._unsent += wire.pack(message)
         if not had_unsent:
             self._flush()
-            if self._unsent and self._loop is not None:
+            if self._unsent and self._loop is not None and not self._loop.is_closed():
                 self._loop.add_writer(self._socket, self._flush)
 
     def receive(self) -> None:

@@ -15,10 +15,12 @@ from agentmath.sandbox import verdict as verdicts
 from agentmath.sandbox import zygote
 from agentmath.sandbox.child import Child, Job
 from agentmath.sandbox.reactor import Outbox, Reactor
-from agentmath.sandbox.verdict import Bounds, Verdict
+from agentmath.sandbox.verdict import Verdict
 
 _SHORTEST_CPU_CHECK_SECONDS = 0.002
 _MAX_CORES_ASSUMED = 4
+_NEGLIGIBLE_CPU_SECONDS = 0.001
+"""In less time a block cannot fill memory to speak of, and asking for its peak would cost as much as the block."""
 _BLOCKS_PER_ALLOWANCE = 8
 """How many more blocks a session may run before the kernel's limit must be raised again."""
 
@@ -46,7 +48,9 @@ class Nursery:
         self._control, self._core, self._reactor, self._ends = control, core, reactor, ends
         self._children: dict[int, Child] = {}
         self._parked: deque[Child] = deque()
-        self._parking = 0, Bounds(0, 0, 0, 0, 0)
+        self._num_to_park = 0
+        self._parked_limits = 0, 0
+        self._cpu_allowance = 1
         self._num_started = 0
         # Several threads use CPU time faster than the clock runs.
         self._num_cores = min(_MAX_CORES_ASSUMED, os.cpu_count() or 1)
@@ -54,45 +58,47 @@ class Nursery:
         reactor.watch(control.fileno(), self._on_zygote)
         self._to_zygote = Outbox(control, reactor)
 
-    def park(self, count: int, bounds: Bounds) -> None:
-        """Keep up to count children ready for jobs with these memory and file limits."""
-        self._parking = count, bounds
+    def park(self, count: int, *, memory_bytes: int, file_bytes: int, cpu_seconds: float) -> None:
+        """Keep up to count children ready for jobs with these limits, the ones that are set at birth."""
+        self._num_to_park, self._parked_limits = count, (memory_bytes, file_bytes)
+        self._cpu_allowance = math.ceil(cpu_seconds) + 1
         self._refill()
 
     def take(self, job: Job) -> Child:
         """A parked child if its limits are the job's, else a new one. Raises OSError when out of descriptors."""
-        if self._parked and _same_limits(job.bounds, self._parking[1]):
-            child = self._parked.popleft()
-            child.session = job.session
-            return child
-        return self._spawn(job.bounds, job.session)
+        limits = job.bounds.memory_bytes, job.bounds.file_bytes
+        child = self._parked.popleft() if self._parked and limits == self._parked_limits else self._spawn(*limits)
+        child.session = job.session
+        return child
 
     def _refill(self) -> None:
-        count, bounds = self._parking
         try:
-            while len(self._parked) < count:
-                self._parked.append(self._spawn(bounds, None))
+            while len(self._parked) < self._num_to_park:
+                self._parked.append(self._spawn(*self._parked_limits))
         except OSError:
             return  # jobs will make their own, or say why they cannot
 
-    def _spawn(self, bounds: Bounds, session: str | None) -> Child:
-        ours, theirs = socket.socketpair()
+    def _spawn(self, memory_bytes: int, file_bytes: int) -> Child:
+        channel, theirs = socket.socketpair()
+        fds: list[int] = []
         try:
-            out_fd, out_end = os.pipe()
-            err_fd, err_end = os.pipe()
+            fds += os.pipe()
+            fds += os.pipe()
         except OSError:
-            ours.close()
+            for fd in fds:
+                os.close(fd)
+            channel.close()
             theirs.close()
             raise
-        self._num_started += 1
-        child = Child(self._num_started, session, ours, out_fd, err_fd, cpu_allowance=math.ceil(bounds.cpu_seconds) + 1)
-        ours.setblocking(False)
+        out_fd, out_end, err_fd, err_end = fds
+        channel.setblocking(False)
         os.set_blocking(out_fd, False)
         os.set_blocking(err_fd, False)
+        self._num_started += 1
+        child = Child(self._num_started, channel, out_fd, err_fd, self._cpu_allowance)
         self._children[child.number] = child
-        self._reactor.watch(ours.fileno(), partial(self._on_channel, child))
-        fds = theirs.detach(), out_end, err_end
-        self._ask(zygote.FORK, child, bounds.memory_bytes, bounds.file_bytes, fds=fds)
+        self._reactor.watch(channel.fileno(), partial(self._on_channel, child))
+        self._ask(zygote.FORK, child, memory_bytes, file_bytes, fds=(theirs.detach(), out_end, err_end))
         return child
 
     def begin(self, child: Child, job: Job) -> None:
@@ -182,7 +188,9 @@ class Nursery:
             return
         cpu_now = child.cpu_seconds()
         used, child.cpu_before = cpu_now - child.cpu_before, cpu_now
-        self._end_block(child, verdicts.of_live_child(child.report), used, child.peak_memory_bytes())
+        if used > _NEGLIGIBLE_CPU_SECONDS or not child.peak_memory_bytes:
+            child.read_peak_memory()
+        self._end_block(child, verdicts.of_live_child(child.report), used, child.peak_memory_bytes)
 
     def _end_block(self, child: Child, verdict: Verdict, cpu_seconds: float, peak_memory_bytes: int) -> None:
         for timer in (child.wall_timer, child.cpu_timer):
@@ -219,7 +227,7 @@ class Nursery:
                 self._discard(child, "no process could be made for it")
 
     def _bury(self, child: Child, wait_status: int, cpu_seconds: float, peak_memory: int) -> None:
-        why = child.why or "the process ended between two blocks"
+        why = f"{child.kill_reason}: {child.why}" if child.kill_reason else "the process ended between two blocks"
         while self._reactor.watches(child.channel.fileno()) and child.report is None:
             self._take_reports(child)
         if child.job is not None:
@@ -242,8 +250,3 @@ class Nursery:
         self._reactor.forget(child.channel.fileno())
         child.close()
         self._ends.child_gone(child, why)
-
-
-def _same_limits(one: Bounds, other: Bounds) -> bool:
-    """Of the limits that are set at birth; the others are the supervisor's."""
-    return (one.memory_bytes, one.file_bytes) == (other.memory_bytes, other.file_bytes)

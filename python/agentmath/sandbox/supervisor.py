@@ -71,7 +71,7 @@ class Supervisor:
         self._trainer = trainer
         self._num_workers: int = setup["num_workers"]
         self._queue_seconds: float = setup["queue_seconds"]
-        self._idle_cpu_seconds: float = setup["idle_cpu_seconds"]
+        self._idle_cpu_seconds: float = setup["cpu_seconds"]
         self._unpacker = wire.Unpacker()
         self._queue: deque[Job] = deque()
         self._jobs: dict[int, Job] = {}
@@ -85,7 +85,12 @@ class Supervisor:
         self._to_trainer = Outbox(trainer, self._reactor)
         self._watch_trainer_process(setup["trainer_pid"])
         self._reactor.after(_IDLE_SWEEP_SECONDS, self._sweep_idle_sessions)
-        self._nursery.park(self._num_workers, Bounds(*setup["bounds"]))
+        self._nursery.park(
+            self._num_workers,
+            memory_bytes=setup["memory_bytes"],
+            file_bytes=setup["file_bytes"],
+            cpu_seconds=setup["cpu_seconds"],
+        )
 
     def run(self) -> None:
         """The loop; returns when either neighbour is gone."""
@@ -131,7 +136,7 @@ class Supervisor:
             number=message["job"],
             code=message["code"],
             stdin=message["stdin"].encode("latin-1"),
-            bounds=Bounds(*message["bounds"]),
+            bounds=Bounds(**{name: message[name] for name in Bounds.__slots__}),
             session=message["session"],
             received=time.monotonic(),
         )

@@ -9,13 +9,14 @@ from typing import Any
 
 Message = dict[str, Any]
 
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
 _LENGTH = struct.Struct("<I")
 _COMMAND = struct.Struct("<IBII")
 
 
 def pack(message: Message) -> bytes:
     """Length-prefixed JSON, in ASCII so that lone surrogates survive."""
-    body = json.dumps(message, separators=(",", ":")).encode("ascii")
+    body = _ENCODER.encode(message).encode("ascii")
     return _LENGTH.pack(len(body)) + body
 
 

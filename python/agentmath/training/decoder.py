@@ -2,7 +2,7 @@
 
 It reads the parameters of a loaded module and changes nothing in it: training and decoding both run this function, so
 their log-probs agree. On small models the number of operators is most of the cost. Families: Llama (SmolLM2), Qwen2,
-Qwen3 in their dense forms. Names in shapes: T flat tokens, H hidden size, Q query heads, K key heads, D head size.
+Qwen3 in their dense forms. Names in shapes: T flat tokens, H hidden size, D head size.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from agentmath.training.operators import CompiledOperators, Operators, PlainOperators
 from agentmath_kernels.attention import ragged_attention
 from agentmath_kernels.rows import CachedRows, PackedRows
 
@@ -23,19 +24,37 @@ STATIC_ROPE = ("default", "linear", "llama3", "yarn")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Linear:
+    """A projection's parameters, read once: a module call costs as much as a small product."""
+
+    weight: Tensor
+    bias: Tensor | None
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return functional.linear(x, self.weight, self.bias)
+
+    def add_to(self, residual: Tensor, x: Tensor) -> Tensor:
+        """residual + self(x), in one operator where there is no bias."""
+        if self.bias is not None:
+            return residual + self(x)
+        return torch.addmm(residual, x, self.weight.t())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Layer:
     norm: Tensor
-    query: nn.Linear
-    key: nn.Linear
-    value: nn.Linear
-    head_norms: tuple[Tensor, Tensor] | None
-    """Of queries and keys, [D] each (Qwen3)."""
-    out: nn.Linear
+    query: _Linear
+    key: _Linear
+    value: _Linear
+    query_norm: Tensor | None
+    """[D], as key_norm (Qwen3)."""
+    key_norm: Tensor | None
+    out: _Linear
     scale: float
     ffn_norm: Tensor
-    gate: nn.Linear
-    up: nn.Linear
-    down: nn.Linear
+    gate: _Linear
+    up: _Linear
+    down: _Linear
 
 
 class FlatDecoder:
@@ -48,8 +67,11 @@ class FlatDecoder:
         self.norm: Tensor = base.norm.weight
         self.eps: float = config.rms_norm_eps
         self.head_dim: int = base.layers[0].self_attn.head_dim
+        self.compiled = CompiledOperators.fit(self.embedding, self.head_dim, config.intermediate_size)
+        """Operators without gradients; None where only plain torch will do."""
+        self._plain = PlainOperators()
         self._rotary = base.rotary_emb
-        self._cos = self._sin = self.embedding.new_empty(0, 1, self.head_dim)
+        self._cos = self._sin = self.embedding.new_empty(0, self.head_dim)
 
     @staticmethod
     def fits(base: Any) -> bool:
@@ -68,42 +90,30 @@ class FlatDecoder:
 
     def __call__(self, ids: Tensor, positions: Tensor, rows: PackedRows | CachedRows) -> Tensor:
         """ids and positions [T] int64 -> hidden [T, H], after the last norm."""
-        cos, sin = self._rope(positions, rows.num_positions)
+        ops: Operators = self._plain if self.compiled is None or torch.is_grad_enabled() else self.compiled
+        eps, tables = self.eps, self._rope(positions, rows.num_positions)
         x = functional.embedding(ids, self.embedding)
         for index, layer in enumerate(self.layers):
-            h = self._norm(x, layer.norm)
-            query, key = self._heads(layer.query(h)), self._heads(layer.key(h))
-            if layer.head_norms is not None:
-                query, key = self._norm(query, layer.head_norms[0]), self._norm(key, layer.head_norms[1])
-            query, key = _rotate(query, cos, sin), _rotate(key, cos, sin)
-            value = self._heads(layer.value(h))
-            x = x + layer.out(ragged_attention(query, key, value, rows, layer=index, scale=layer.scale))
-            h = self._norm(x, layer.ffn_norm)
-            x = x + layer.down(functional.silu(layer.gate(h)) * layer.up(h))
-        return self._norm(x, self.norm)
-
-    def _heads(self, x: Tensor) -> Tensor:
-        return x.view(x.shape[0], -1, self.head_dim)
-
-    def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
-        return functional.rms_norm(x, weight.shape, weight, self.eps)
+            h = ops.norm(x, layer.norm, eps)
+            query = ops.heads(layer.query(h), layer.query_norm, eps, tables)
+            key = ops.heads(layer.key(h), layer.key_norm, eps, tables)
+            value = layer.value(h).view(key.shape)
+            x = layer.out.add_to(x, ragged_attention(query, key, value, rows, layer=index, scale=layer.scale))
+            h = ops.norm(x, layer.ffn_norm, eps)
+            x = layer.down.add_to(x, ops.swiglu(layer.gate(h), layer.up(h)))
+        return ops.norm(x, self.norm, eps)
 
     def _rope(self, positions: Tensor, num_positions: int) -> tuple[Tensor, Tensor]:
-        """cos and sin [T, 1, D]; the sign of the rotated first half is already in sin."""
+        """cos and sin [T, D]; the sign of the rotated first half is already in sin."""
         if num_positions > self._cos.shape[0]:
             size = 1 << (num_positions - 1).bit_length()
-            every = torch.arange(size, device=positions.device)[None]
-            with torch.no_grad():
+            # A tensor made in inference mode could not be saved for a later backward pass.
+            with torch.inference_mode(False), torch.no_grad():
+                every = torch.arange(size, device=self.embedding.device)[None]
                 cos, sin = self._rotary(self.embedding, every)
-            sin = torch.cat((-sin[0, :, : self.head_dim // 2], sin[0, :, self.head_dim // 2 :]), dim=-1)
-            self._cos, self._sin = cos[0].unsqueeze(1), sin.unsqueeze(1)
+                half = self.head_dim // 2
+                self._cos, self._sin = cos[0], torch.cat((-sin[0, :, :half], sin[0, :, half:]), dim=-1)
         return self._cos.index_select(0, positions), self._sin.index_select(0, positions)
-
-
-def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotary embedding of [T, heads, D] (Su et al., "RoFormer", section 3.4.2, in the half-split order)."""
-    half = x.shape[-1] // 2
-    return torch.addcmul(x * cos, torch.cat((x[..., half:], x[..., :half]), dim=-1), sin)
 
 
 def _read_layer(layer: Any) -> _Layer:
@@ -111,14 +121,19 @@ def _read_layer(layer: Any) -> _Layer:
     has_norms = hasattr(attention, "q_norm")
     return _Layer(
         norm=layer.input_layernorm.weight,
-        query=attention.q_proj,
-        key=attention.k_proj,
-        value=attention.v_proj,
-        head_norms=(attention.q_norm.weight, attention.k_norm.weight) if has_norms else None,
-        out=attention.o_proj,
+        query=_read_linear(attention.q_proj),
+        key=_read_linear(attention.k_proj),
+        value=_read_linear(attention.v_proj),
+        query_norm=attention.q_norm.weight if has_norms else None,
+        key_norm=attention.k_norm.weight if has_norms else None,
+        out=_read_linear(attention.o_proj),
         scale=attention.scaling,
         ffn_norm=layer.post_attention_layernorm.weight,
-        gate=mlp.gate_proj,
-        up=mlp.up_proj,
-        down=mlp.down_proj,
+        gate=_read_linear(mlp.gate_proj),
+        up=_read_linear(mlp.up_proj),
+        down=_read_linear(mlp.down_proj),
     )
+
+
+def _read_linear(module: nn.Linear) -> _Linear:
+    return _Linear(weight=module.weight, bias=module.bias)

@@ -40,9 +40,9 @@ def sandbox() -> Iterator[LocalSandbox]:
     section = SandboxSection(cpu_seconds=1.0, wall_seconds=5.0, num_workers=2)
     num_descriptors = open_descriptors()
     opened = asyncio.run(open_sandbox(section))
-    sessions = [link.pid for link in opened._links]
+    sessions = [link.pid for link in opened._fleet.links]
     yield opened
-    sessions += [link.pid for link in opened._links]
+    sessions += [link.pid for link in opened._fleet.links]
     asyncio.run(opened.close())
     assert [pid for session in sessions for pid in processes_of_session(session)] == []
     assert open_descriptors() == num_descriptors

@@ -123,7 +123,7 @@ def test_waiting_too_long_is_an_infrastructure_failure() -> None:
 
 
 def test_cancelling_the_task_kills_the_process(sandbox: LocalSandbox) -> None:
-    supervisor = sandbox._links[0].pid
+    supervisor = sandbox._fleet.links[0].pid
     (zygote,) = children_of(supervisor)
 
     def sleepers() -> int:
@@ -173,14 +173,14 @@ def test_a_killed_process_is_replaced_and_its_calls_are_repeated(sandbox: LocalS
     async def run() -> list[ToolResult]:
         tasks = [asyncio.create_task(sandbox.execute(f"import time\ntime.sleep(0.2)\n{i}")) for i in range(6)]
         await asyncio.sleep(0.1)
-        os.kill(sandbox._links[0].pid, signal.SIGKILL)
+        os.kill(sandbox._fleet.links[0].pid, signal.SIGKILL)
         return await asyncio.gather(*tasks)
 
     assert [result.value for result in asyncio.run(run())] == [str(i) for i in range(6)]
 
 
 def test_a_killed_zygote_takes_its_children_along_and_is_replaced(sandbox: LocalSandbox) -> None:
-    supervisor = sandbox._links[0].pid
+    supervisor = sandbox._fleet.links[0].pid
     (zygote,) = children_of(supervisor)
 
     async def run() -> ToolResult:
@@ -198,9 +198,9 @@ def test_a_call_whose_process_dies_twice_is_a_sandbox_error(sandbox: LocalSandbo
         task = asyncio.create_task(sandbox.execute("import time\ntime.sleep(1)"))
         for _ in range(2):
             await asyncio.sleep(0.3)
-            while sandbox._links[0].hello is None:
+            while sandbox._fleet.links[0].hello is None:
                 await asyncio.sleep(0.01)
-            os.kill(sandbox._links[0].pid, signal.SIGKILL)
+            os.kill(sandbox._fleet.links[0].pid, signal.SIGKILL)
         return await task
 
     result = asyncio.run(run())
@@ -226,7 +226,7 @@ def test_a_trainer_that_is_killed_leaves_no_process(tmp_path: Path) -> None:
                 if forked == 0:
                     import time
                     time.sleep(60)
-                print(sandbox._links[0].pid, forked, flush=True)
+                print(sandbox._fleet.links[0].pid, forked, flush=True)
                 await asyncio.gather(*[sandbox.execute("import time; time.sleep(60)") for _ in range(5)])
 
             asyncio.run(main())
@@ -249,7 +249,7 @@ def test_a_trainer_that_is_killed_leaves_no_process(tmp_path: Path) -> None:
 def test_closing_ends_everything_and_is_final() -> None:
     async def run() -> tuple[int, ToolResult]:
         sandbox = await open_sandbox(SandboxSection(num_workers=2))
-        pid = sandbox._links[0].pid
+        pid = sandbox._fleet.links[0].pid
         task = asyncio.create_task(sandbox.execute("while True: pass"))
         await asyncio.sleep(0.05)
         await sandbox.close()

@@ -221,7 +221,7 @@ def test_unknown_sessions_are_lost_and_closing_them_is_harmless(sandbox: LocalSa
 def test_state_lost_through_our_fault_is_an_infrastructure_failure(sandbox: LocalSandbox) -> None:
     async def body(session: str) -> None:
         await sandbox.execute("x = 1", session=session)
-        os.kill(sandbox._links[0].pid, signal.SIGKILL)
+        os.kill(sandbox._fleet.links[0].pid, signal.SIGKILL)
         for _ in range(2):
             result = await sandbox.execute("x", session=session)
             assert (result.status, result.is_infrastructure_failure) == (ToolStatus.SANDBOX_ERROR, True)
@@ -233,7 +233,7 @@ def test_a_first_block_is_repeated_when_the_process_dies_under_it(sandbox: Local
     async def body(session: str) -> None:
         task = asyncio.create_task(sandbox.execute("import time\ntime.sleep(0.3)\nx = 3", session=session))
         await asyncio.sleep(0.1)
-        os.kill(sandbox._links[0].pid, signal.SIGKILL)
+        os.kill(sandbox._fleet.links[0].pid, signal.SIGKILL)
         assert (await task).status is ToolStatus.OK
         assert (await sandbox.execute("x", session=session)).value == "3"
 
