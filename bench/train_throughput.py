@@ -1,4 +1,4 @@
-"""Prompt-to-gradient tokens per second: agentmath beside TRL's GRPOTrainer, same model, prompts, group size and lengths.
+"""Prompt-to-gradient tokens per second: agentmath beside TRL's GRPOTrainer, at the same model, prompts and lengths.
 
     python bench/train_throughput.py --json [--models tiny smollm2] [--smollm2 FOLDER] [--rounds 3]
 
@@ -21,6 +21,7 @@ import zlib
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -173,7 +174,9 @@ class Ours:
 class Theirs:
     """Steps of TRL's GRPOTrainer with the same numbers."""
 
-    def __init__(self, shape: Shape, folder: str, prompts: Sequence[str], tokens_per_step: Callable[[int], int]) -> None:
+    def __init__(
+        self, shape: Shape, folder: str, prompts: Sequence[str], tokens_per_step: Callable[[int], int]
+    ) -> None:
         self.shape, self.folder, self.prompts, self.tokens_per_step = shape, folder, prompts, tokens_per_step
 
     def steps(self, count: int) -> list[tuple[float, int, dict[str, float]]]:
@@ -221,7 +224,7 @@ class Theirs:
                 callbacks=[Marks()],
             )
             trainer.train()
-        seconds = [b - a for a, b in zip(marks, marks[1:], strict=False)]
+        seconds = [b - a for a, b in pairwise(marks)]
         return [(s, self.tokens_per_step(i), {}) for i, s in enumerate(seconds)]
 
 
@@ -230,7 +233,8 @@ def compare(shape: Shape, *, rounds: int, steps_per_round: int, with_trl: bool) 
     tasks = arithmetic(shape.prompts * 64, 2, 0)
     corpus = None
     if not shape.path:
-        corpus = [t.question + "".join(d.turns) for t, d in zip(tasks, demonstrations(tasks, tool_share=0.5, seed=0))]
+        made = demonstrations(tasks, tool_share=0.5, seed=0)
+        corpus = [t.question + "".join(d.turns) for t, d in zip(tasks, made, strict=False)]
     section = ModelSection(path=shape.path)
     policy = load_policy(section, name="policy", seed=0, corpus=corpus)
     with tempfile.TemporaryDirectory() as folder:

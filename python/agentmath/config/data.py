@@ -15,8 +15,8 @@ class DataSection(Section):
     kind: Literal["arithmetic", "two_step", "gsm8k", "svamp", "question_answer"] = "question_answer"
     """How rows are read: a built-in generator or the schema of a file."""
     path: str = ""
-    """File (JSONL, JSONL.gz, JSON, parquet); not used by generators. A source that is only evaluated on and has no path is
-    left out, with a warning."""
+    """File (JSONL, JSONL.gz, JSON, parquet); not used by generators. A source with role eval and no path is left out,
+    with a warning."""
     role: Literal["train", "eval", "train_and_eval"] = "train_and_eval"
     """Whether rows are trained on, evaluated on, or split by held_out."""
     held_out: int = Field(default=0, ge=0)

@@ -12,8 +12,10 @@ from agentmath.core.types import Completion, Limits, Sampling, StopReason, Task,
 class Tokenizer(Protocol):
     """What the project needs of a tokenizer; engines and agents share one instance."""
 
-    eos_ids: tuple[int, ...]
-    """Ids that end a message."""
+    @property
+    def eos_ids(self) -> tuple[int, ...]:
+        """Ids that end a message."""
+        ...
 
     def encode(self, text: str, *, allow_special: bool) -> list[int]:
         """Ids of text; with allow_special=False no control token can come out of it."""
@@ -84,7 +86,8 @@ class Sandbox(Protocol):
 class Tool(Protocol):
     """Something an agent may call by name."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
 
     async def open(self) -> str:
         """Start a session for one trajectory."""
@@ -101,7 +104,7 @@ class Tool(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """What an agent's words amount to. With neither call, notice nor stop_reason the agent has not finished speaking."""
+    """What an agent's words amount to. Without call, notice and stop_reason it has not finished speaking."""
 
     tokens: Tokens
     """The sampled tokens that are kept, with their kinds; what the model wrote past them was cut."""
@@ -116,11 +119,21 @@ class Action:
 class Agent(Protocol):
     """role + prompt + policy, and how its words are read."""
 
-    name: str
-    role: str
-    policy: str
-    stop: tuple[str, ...]
-    """Texts at which generation pauses."""
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def role(self) -> str: ...
+
+    @property
+    def policy(self) -> str:
+        """Name of the weights it speaks with."""
+        ...
+
+    @property
+    def stop(self) -> tuple[str, ...]:
+        """Texts at which generation pauses."""
+        ...
 
     def prompt(self, task: Task) -> Tokens:
         """The tokens that a trajectory starts with."""

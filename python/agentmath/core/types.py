@@ -184,7 +184,7 @@ class Sampling:
     temperature: float = 1.0
     """0 means greedy; log-probs are then those of temperature 1."""
     stop: tuple[str, ...] = ()
-    """Texts that end the generation as soon as they are complete; one may have begun in the last tokens of the context."""
+    """Texts that end the generation as soon as they are complete; one may have begun in the context's last tokens."""
     seed: int = 0
     """Seed of this request's own random numbers; equal seeds and weights give equal tokens."""
 
@@ -296,7 +296,7 @@ class Reward:
     """Total and named parts; parts that do not apply are absent."""
 
     total: float
-    parts: dict[str, float] = field(default_factory=dict)
+    parts: dict[str, float] = field(default_factory=dict[str, float])
     """At least "accuracy" (0 or 1)."""
     extracted: str | None = None
     """The final answer found in model text; None when there is none."""
@@ -318,8 +318,8 @@ class Trajectory:
     ordinal: int
     """Position of the task in the run's stream of tasks; (ordinal, sample_index) is unique in a run."""
     prompt: Tokens
-    turns: list[Turn] = field(default_factory=list)
-    segments: list[Segment] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list[Turn])
+    segments: list[Segment] = field(default_factory=list[Segment])
     stop_reason: StopReason | None = None
     """None or SEGMENT while unfinished."""
     reward: Reward | None = None
@@ -389,8 +389,8 @@ class TrainingSample:
     key: str = ""
     """Who it is, for logs: "ordinal/sample_index" in RL, the row id in SFT."""
     prefix_key: str = ""
-    """Samples with the same non-empty key begin with the same prefix_tokens tokens: the prompt of a group. A micro-batch
-    computes such a prefix once."""
+    """Samples with the same non-empty key begin with the same prefix_tokens tokens, the prompt of a group. A
+    micro-batch computes such a prefix once."""
     prefix_tokens: int = 0
     """Length of that common beginning; none of it is trainable."""
 

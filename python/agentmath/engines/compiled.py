@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from agentmath_kernels.attention import PlainOneToken
-from agentmath_kernels.rows import CacheShape
 from torch import Tensor
 
 from agentmath.engines.passes import Longs, PrepareOneToken
+from agentmath_kernels.attention import PlainOneToken
+from agentmath_kernels.rows import CacheShape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from agentmath.config.recipe import Recipe
 from agentmath.config.sandbox import SandboxSection
 from agentmath.core.errors import ConfigError
 from agentmath.core.interfaces import Tokenizer
-from agentmath.core.types import Group, Limits, Task
+from agentmath.core.types import Group, Limits
 from agentmath.data.demonstrations import demonstrations
 from agentmath.data.mixture import Pool, TaskStream, load_pool
 from agentmath.engines.transformers_engine import TransformersEngine

@@ -1,7 +1,7 @@
 """Demonstrations become token streams: their programs are run for real, and the agent itself reads them.
 
 What supervised training sees is built by the same functions as what reinforcement learning sees: the same prompt, the
-same parser, the same insertion of outputs. A demonstration that the agent would read differently is dropped and counted.
+same parser, the same insertion of outputs. A demonstration that the agent reads otherwise is dropped and counted.
 """
 
 from __future__ import annotations

@@ -53,8 +53,8 @@ def refuse_hopeless_start(before: JSON, least: float) -> None:
     if best < least:
         raise TrainingError(
             f"reinforcement learning does not start: held-out accuracy is {best:.3f}, "
-            f"training.min_start_accuracy is {least:g}. From so low a base almost every group is all wrong and there is "
-            "no reward to learn from: train longer under supervision (sft.steps), take easier tasks or a stronger model"
+            f"training.min_start_accuracy is {least:g}. From so low a base almost every group is all wrong and there "
+            "is no reward to learn from: train longer under supervision (sft.steps), or take easier tasks"
         )
 
 

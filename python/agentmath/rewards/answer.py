@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from agentmath.formats.answer import MAX_ANSWER_CHARS, boxed_answer
 from agentmath.rewards.clean import canonical, clean
 from agentmath.rewards.compare import Comparison
-from agentmath.formats.answer import MAX_ANSWER_CHARS, boxed_answer
 from agentmath.rewards.extract import stated_answer
 from agentmath.rewards.forms import read
 

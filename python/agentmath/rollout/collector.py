@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -53,8 +52,3 @@ class Collector:
 def _is_fresh(trajectory: Trajectory, oldest: int) -> bool:
     version = trajectory.oldest_version
     return version is None or version >= oldest
-
-
-def stop_counts(groups: Sequence[Group]) -> dict[str, int]:
-    """How trajectories ended, by stop reason."""
-    return dict(Counter(str(t.stop_reason) for g in groups for t in g.trajectories))

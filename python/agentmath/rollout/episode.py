@@ -174,7 +174,7 @@ def _pass_room(trajectory: Trajectory, section: RolloutSection, state: Pass) -> 
 
 
 def _is_open(turn: Turn) -> bool:
-    """Whether the turn ended in mid-sentence, at a segment bound or at a tag inside a program: what comes next is its."""
+    """Whether the turn ended in mid-sentence, at a segment bound or at a tag inside a program: it goes on."""
     has_output = bool((turn.tokens.kinds == SpanKind.INTERPRETER).any())
     return turn.stop_reason in (StopReason.SEGMENT, StopReason.STOP) and not has_output
 

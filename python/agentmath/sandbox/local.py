@@ -25,6 +25,14 @@ _GRACE_SECONDS = 15.0
 """Beyond queue and wall time, after which the sandbox process is taken for stuck."""
 _CLOSE_SECONDS = 15.0
 _MAX_ATTEMPTS = 2
+_HIGHEST = {
+    "cpu_seconds": 1e8,
+    "wall_seconds": 1e8,
+    "memory_bytes": 1 << 60,
+    "output_bytes": 1 << 60,
+    "file_bytes": 1 << 60,
+}
+_MAY_BE_ZERO = ("output_bytes", "file_bytes")
 
 
 @dataclass(slots=True, eq=False)
@@ -184,11 +192,7 @@ class LocalSandbox:
             "code": code,
             "stdin": stdin.decode("latin-1"),
             "session": session.name if session is not None else None,
-            "cpu_seconds": limits.cpu_seconds,
-            "wall_seconds": limits.wall_seconds,
-            "memory_bytes": limits.memory_bytes,
-            "output_bytes": limits.output_bytes,
-            "file_bytes": limits.file_bytes,
+            **_bounds(limits),
         }
         patience = self._queue_seconds + limits.wall_seconds + _GRACE_SECONDS
         return _Job(number, message, loop.create_future(), loop, link, session, patience)
@@ -262,6 +266,17 @@ class LocalSandbox:
 
     def _result(self, status: ToolStatus, error: str) -> ToolResult:
         return ToolResult(status=status, error=error, layers=self._fleet.layer_names)
+
+
+def _bounds(limits: Limits) -> dict[str, float]:
+    """Limits as numbers that the kernel can take. Raises SandboxError for those that make no sense."""
+    bounds: dict[str, float] = {}
+    for name, highest in _HIGHEST.items():
+        value = getattr(limits, name)
+        if not (value > 0 or (value == 0 and name in _MAY_BE_ZERO)):
+            raise SandboxError(f"an execution cannot be limited to {name} = {value}: give a positive number")
+        bounds[name] = min(value, highest)
+    return bounds
 
 
 def _finish(future: asyncio.Future[None]) -> None:

@@ -6,6 +6,7 @@ sees code or output. When the trainer is gone it ends everything.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -83,7 +84,8 @@ class Supervisor:
         trainer.setblocking(False)
         self._reactor.watch(trainer.fileno(), self._on_trainer)
         self._to_trainer = Outbox(trainer, self._reactor)
-        self._watch_trainer_process(setup["trainer_pid"])
+        self._trainer_pid: int = setup["trainer_pid"]
+        self._watch_trainer_process()
         self._reactor.after(_IDLE_SWEEP_SECONDS, self._sweep_idle_sessions)
         self._nursery.park(
             self._num_workers,
@@ -98,17 +100,15 @@ class Supervisor:
             self._reactor.run_once()
             self._admit()
 
-    def _watch_trainer_process(self, pid: int) -> None:
+    def _watch_trainer_process(self) -> None:
         """Its end of the socket may live on in processes it forked; its own death must end us all the same."""
-        try:
-            self._reactor.watch(os.pidfd_open(pid), self._on_trainer_death)
-        except OSError:
-            self._is_open = False
-        if os.getppid() != pid:
-            self._is_open = False
+        with contextlib.suppress(OSError):  # a kernel without pidfds: the sweep will notice
+            self._reactor.watch(os.pidfd_open(self._trainer_pid), self._look_for_trainer)
+        self._look_for_trainer()
 
-    def _on_trainer_death(self, _: int) -> None:
-        self._is_open = False
+    def _look_for_trainer(self, _: int = 0) -> None:
+        if os.getppid() != self._trainer_pid:
+            self._is_open = False
 
     def _on_trainer(self, events: int) -> None:
         if events & select.EPOLLOUT:
@@ -227,6 +227,7 @@ class Supervisor:
 
     def _sweep_idle_sessions(self) -> None:
         """Threads left behind by a block may not compute for free until the next one."""
+        self._look_for_trainer()
         for session in self._sessions.values():
             child = session.child
             if child is None or session.is_busy or not child.pid:

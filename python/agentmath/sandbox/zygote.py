@@ -5,7 +5,9 @@ Requests and reports are fixed-size records on a SOCK_SEQPACKET pair; a fork req
 
 from __future__ import annotations
 
+import _sitebuiltins
 import atexit
+import builtins
 import gc
 import io
 import json
@@ -93,19 +95,12 @@ class _Zygote:
         self._wake, wake_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
-        self._give_streams()
+        _furnish()
         atexit._clear()  # what imports registered is not for children, which leave as an interpreter would
         while os.dup(self._null) <= _CHANNEL:
             pass  # descriptors that arrive later must not be among those a child replaces
         gc.collect()
         gc.freeze()
-
-    def _give_streams(self) -> None:
-        """Set here what children find, since every page that a child changes is copied for it."""
-        sys.stdin = sys.__stdin__ = runner.input_stream(b"")  # type: ignore[misc]
-        sys.stdout = sys.__stdout__ = _output_stream(1)  # type: ignore[misc]
-        sys.stderr = sys.__stderr__ = _output_stream(2)  # type: ignore[misc]
-        sys.argv = [""]
 
     def run(self) -> None:
         """Serve until the supervisor's end is closed, then leave nothing behind."""
@@ -205,6 +200,17 @@ class _Zygote:
             self._slots.give_back(slot)
             cpu_seconds = usage.ru_utime + usage.ru_stime
             self._control.send(REPORT.pack(EXITED, number, pid, status, cpu_seconds, usage.ru_maxrss << 10))
+
+
+def _furnish() -> None:
+    """Set what children find, here and not in each of them, since every page that a child changes is copied for it."""
+    sys.stdin = sys.__stdin__ = runner.input_stream(b"")  # type: ignore[misc]
+    sys.stdout = sys.__stdout__ = _output_stream(1)  # type: ignore[misc]
+    sys.stderr = sys.__stderr__ = _output_stream(2)  # type: ignore[misc]
+    sys.argv = [""]
+    # The interpreter was started without the site module, which gives these names.
+    builtins.exit = builtins.quit = sys.exit
+    builtins.help = _sitebuiltins._Helper()
 
 
 def _output_stream(fd: int) -> io.TextIOWrapper:

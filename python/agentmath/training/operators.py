@@ -32,19 +32,59 @@ class Operators(Protocol):
         ...
 
 
+class _Norm(torch.autograd.Function):
+    """The norm with half the memory passes that autograd makes of it."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:  # pyright: ignore
+        scale = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square_().div_(x.shape[-1]).add_(eps).rsqrt_()
+        ctx.save_for_backward(x, weight, scale)
+        return (x * scale).mul_(weight)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
+        x, weight, scale = ctx.saved_tensors
+        width = x.shape[-1]
+        unit = x * scale
+        by_weight = (grad * unit).view(-1, width)
+        along = (by_weight @ weight).view(scale.shape)
+        by_x = torch.addcmul(grad * weight, unit, along, value=-1 / width).mul_(scale)
+        return by_x, by_weight.sum(0), None
+
+
+class _Rotate(torch.autograd.Function):
+    """x * cos + swap(x) * sin, swap exchanging the halves; backward needs the tables only."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:  # pyright: ignore
+        ctx.save_for_backward(cos, sin)
+        return torch.addcmul(x * cos, _swap(x), sin)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
+        cos, sin = ctx.saved_tensors
+        return _swap(grad * sin).addcmul_(grad, cos), None, None
+
+
+def _swap(x: Tensor) -> Tensor:
+    half = x.shape[-1] // 2
+    return torch.cat((x[..., half:], x[..., :half]), dim=-1)
+
+
 class PlainOperators:
     """Differentiable, for every type and device."""
 
     def norm(self, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        if x.dtype == torch.float32 and weight.dtype == torch.float32:
+            return _Norm.apply(x, weight, eps)
         return functional.rms_norm(x, weight.shape, weight, eps)
 
     def heads(self, x: Tensor, weight: Tensor | None, eps: float, tables: tuple[Tensor, Tensor]) -> Tensor:
         cos, sin = (t.unsqueeze(1) for t in tables)
         x = x.view(x.shape[0], -1, cos.shape[-1])
         if weight is not None:
-            x = functional.rms_norm(x, weight.shape, weight, eps)
-        half = x.shape[-1] // 2
-        return torch.addcmul(x * cos, torch.cat((x[..., half:], x[..., :half]), dim=-1), sin)
+            x = self.norm(x, weight, eps)
+        return _Rotate.apply(x, cos, sin)
 
     def swiglu(self, gate: Tensor, up: Tensor) -> Tensor:
         return functional.silu(gate) * up

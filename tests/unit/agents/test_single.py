@@ -12,7 +12,7 @@ from agentmath.agents.single import SingleAgent
 from agentmath.config.prompt import PromptSection
 from agentmath.core.types import Completion, SpanKind, StopReason, Task, Tokens, ToolResult, ToolStatus
 
-P, T, C, I, A = SpanKind.PROMPT, SpanKind.THINK, SpanKind.CODE, SpanKind.INTERPRETER, SpanKind.ANSWER
+P, T, C, A = SpanKind.PROMPT, SpanKind.THINK, SpanKind.CODE, SpanKind.ANSWER
 
 
 class CharTokenizer:
@@ -30,10 +30,8 @@ class CharTokenizer:
         return "".join(f"[{m['role']}]{m['content']}" for m in messages) + "[assistant]"
 
 
-def agent(**changes: object) -> SingleAgent:
-    return SingleAgent(
-        tokenizer=CharTokenizer(), section=PromptSection(chat=False), max_tool_output_tokens=40, **changes
-    )
+def agent() -> SingleAgent:
+    return SingleAgent(tokenizer=CharTokenizer(), section=PromptSection(chat=False), max_tool_output_tokens=40)
 
 
 def said(text: str, stop: StopReason = StopReason.EOS) -> Completion:

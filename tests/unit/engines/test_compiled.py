@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 torch: Any = pytest.importorskip("torch")
+from agentmath.engines.compiled import best_one_token  # noqa: E402
 from agentmath_kernels.attention import PlainOneToken  # noqa: E402
 from agentmath_kernels.rows import CacheShape  # noqa: E402
-
-from agentmath.engines.compiled import best_one_token  # noqa: E402
 
 
 def shape_of(key_heads: int, dim: int, dtype: Any = None) -> CacheShape:

@@ -269,6 +269,7 @@ def test_every_request_of_a_run_has_its_own_seed():
     where = stage("<code>x</code>" * 3 + "\\boxed{1}", max_tool_calls=5)
     run(where)
     other = Trajectory(task=Task(id="t", question="Q", answer="1"), sample_index=1, ordinal=3, prompt=new(where).prompt)
+    assert isinstance(where.engine, StreamEngine)
     seeds = [sampling.seed for _, sampling in where.engine.requests] + [request_seed(where, other)]
     assert len(set(seeds)) == len(seeds) == 5
     assert all(0 <= s < 2**63 for s in seeds)

@@ -53,6 +53,12 @@ def test_a_snippet_prints_and_its_trailing_expression_is_echoed(execute: Execute
     assert (result.stdout, result.stdout_bytes, result.value, result.exit_code) == ("hello\n", 6, "2", 0)
 
 
+def test_the_names_that_programs_expect_are_there(execute: Execute) -> None:
+    result = execute("import sys\nprint(__name__, sys.argv, callable(help))\nquit()")
+    assert (result.status, result.stdout) == (ToolStatus.OK, "__main__ [''] True\n")
+    assert execute("exit(4)").exit_code == 4
+
+
 def test_facts_are_measured(execute: Execute) -> None:
     result = execute("import time\ntime.sleep(0.2)\nx = bytearray(50 << 20)\nfor _ in range(10**6): pass")
     assert result.wall_seconds >= 0.2
@@ -85,6 +91,17 @@ def test_limits_of_one_call_hold_for_that_call(execute: Execute) -> None:
     assert execute("x = bytearray(700 << 20)", memory_bytes=1 << 30, cpu_seconds=9.0).status is ToolStatus.OK
     assert execute("print('x' * 900)", output_bytes=100).status is ToolStatus.OUTPUT_LIMIT
     assert "File too large" in str(execute("open('f', 'wb', buffering=0).write(b'x')", file_bytes=0).error)
+
+
+@pytest.mark.parametrize("limits", [{"cpu_seconds": 0.0}, {"wall_seconds": float("nan")}, {"memory_bytes": -1}])
+def test_limits_that_make_no_sense_are_refused(execute: Execute, limits: dict[str, float]) -> None:
+    with pytest.raises(SandboxError, match=f"{next(iter(limits))} = "):
+        execute("1", **limits)
+
+
+def test_limits_beyond_what_the_kernel_takes_are_as_good_as_none(execute: Execute) -> None:
+    result = execute("1", cpu_seconds=float("inf"), wall_seconds=1e30, memory_bytes=1 << 70, file_bytes=1 << 70)
+    assert result.value == "1"
 
 
 def test_many_calls_are_queued_and_their_waiting_is_counted_apart(sandbox: LocalSandbox) -> None:
