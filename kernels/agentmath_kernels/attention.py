@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from agentmath_kernels.branches import BranchedRows
 from agentmath_kernels.rows import CachedRows, CacheShape, ContinuedRows, Ints, PackedRows
 
 MAX_JOINT_WIDTH = 64
@@ -21,7 +22,13 @@ products costs a CPU more than the added arithmetic."""
 
 
 def ragged_attention(
-    query: Tensor, key: Tensor, value: Tensor, rows: PackedRows | CachedRows, *, layer: int, scale: float
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    rows: PackedRows | BranchedRows | CachedRows,
+    *,
+    layer: int,
+    scale: float,
 ) -> Tensor:
     """Causal attention within each row. query [T, Q, D], key and value [T, K, D] -> [T, Q * D].
 
@@ -29,6 +36,8 @@ def ragged_attention(
     """
     if isinstance(rows, PackedRows):
         return _packed(query, key, value, rows, scale)
+    if isinstance(rows, BranchedRows):
+        return _branched(query, key, value, rows, scale)
     rows.cache.write(layer, rows.write_index, key, value)
     begin = rows.num_decoding
     parts: list[Tensor] = []
@@ -61,6 +70,28 @@ def _causal(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
     q, k, v = query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2)
     out = functional.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale, enable_gqa=True)
     return out.transpose(1, 2)
+
+
+def _branched(query: Tensor, key: Tensor, value: Tensor, rows: BranchedRows, scale: float) -> Tensor:
+    cut, tail = rows.num_root_tokens, query.shape[0] - rows.num_root_tokens
+    roots = _packed(query[:cut], key[:cut], value[:cut], rows.roots, scale)
+    pad = rows.padding.batches
+    parts: list[Tensor] = []
+    for batch, q, k, v in zip(rows.batches, pad(query[cut:]), pad(key[cut:]), pad(value[cut:]), strict=True):
+        keys, values = (
+            torch.cat((x.index_select(0, batch.root_tokens).view(q.shape[0], -1, *x.shape[1:]), own), dim=1)
+            for x, own in ((key, k), (value, v))
+        )
+        out = functional.scaled_dot_product_attention(
+            q.transpose(1, 2),
+            keys.transpose(1, 2),
+            values.transpose(1, 2),
+            attn_mask=batch.mask,
+            scale=scale,
+            enable_gqa=True,
+        )
+        parts.append(out.transpose(1, 2))
+    return torch.cat((roots, rows.padding.flatten(parts).view(tail, -1)))
 
 
 def _continue(query: Tensor, batch: ContinuedRows, cached: tuple[Tensor, Tensor], scale: float) -> Tensor:

@@ -77,7 +77,7 @@ def policy_loss(
     hidden: Tensor,
     lm_head_weight: Tensor,
     targets: Tensor,
-    mask: Tensor,
+    mask: Tensor | None,
     *,
     advantages: Tensor,
     behaviour_logprobs: Tensor,
@@ -103,7 +103,7 @@ def policy_loss(
     after a rollout, which then needs no pass of its own); or, with neither, it is mu and w = 1.
 
     Args:
-        hidden: [T, D] float32, bfloat16 or float64; lm_head_weight: [V, D]; targets: [T] ids; mask: [T] bool.
+        hidden: [T, D] float32, bfloat16 or float64; lm_head_weight: [V, D]; targets: [T] ids; mask: [T] bool, None for all.
         advantages, behaviour_logprobs, proximal_logprobs: [T] float.
         num_trainable_tokens: the normaliser, counted once over all micro-batches and ranks of the update.
         row_weights: [T] factor of each row, for the aggregation modes; None is 1 everywhere (token-mean).
@@ -151,7 +151,7 @@ def nll_loss(
     hidden: Tensor,
     lm_head_weight: Tensor,
     targets: Tensor,
-    mask: Tensor,
+    mask: Tensor | None,
     *,
     num_trainable_tokens: int,
     row_weights: Tensor | None = None,

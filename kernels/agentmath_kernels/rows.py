@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 MAX_WASTE = 0.25
 """Rows are padded together when the shortest lacks at most this share of the longest."""
@@ -131,6 +132,7 @@ class _Pad(torch.autograd.Function):
         return x.index_select(0, token_of_cell)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
         (cell_of_token,) = ctx.saved_tensors
         return grad.index_select(0, cell_of_token), None, None
@@ -146,6 +148,7 @@ class _Unpad(torch.autograd.Function):
         return cells.index_select(0, cell_of_token)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
         (cell_of_token,) = ctx.saved_tensors
         return grad.new_zeros(ctx.num_cells, *grad.shape[1:]).index_copy_(0, cell_of_token, grad), None
@@ -166,7 +169,7 @@ class PackedRows:
             raise ValueError(f"rows need at least one token each, got lengths {list(lengths)[:8]}")
         sizes = np.asarray(lengths, dtype=np.int64)
         even = sizes.min() == sizes.max()
-        padding = None if even else Padding.of(_buckets(sizes), sizes, torch.device(device))
+        padding = None if even else Padding.of(buckets(sizes), sizes, torch.device(device))
         return PackedRows(lengths=tuple(map(int, lengths)), padding=padding)
 
     @property
@@ -175,7 +178,7 @@ class PackedRows:
         return max(self.lengths)
 
 
-def _buckets(sizes: Ints) -> list[Ints]:
+def buckets(sizes: Ints) -> list[Ints]:
     """Rows, longest first, cut into batches that waste at most MAX_WASTE."""
     order = np.argsort(-sizes, kind="stable")
     out: list[Ints] = []

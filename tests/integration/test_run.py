@@ -59,13 +59,15 @@ def test_a_run_leaves_what_it_promises(whole: Path):
     summary = json.loads((whole / "summary.json").read_text())
     promised = ("accuracy_before", "accuracy_after", "tool_use_before", "tool_use_after", "train_seconds")
     assert all(isinstance(summary[name], float) for name in promised)
-    assert (summary["seed"], summary["steps"], summary["sft_steps"]) == (0, 6, 12)
+    assert (summary["seed"], summary["steps"], summary["sft_steps"]) == (0, 6, 100)
     assert summary["tokens_per_second"] > 0
     assert (whole / "report.html").stat().st_size > 10_000
     assert (whole / "recipe.toml").exists()
     assert len(trajectory_files(whole)) > 0
-    kinds = [e["kind"] for e in read_metrics(whole / "metrics.jsonl")]
-    assert (kinds.count("sft"), kinds.count("rl"), kinds.count("eval")) == (12, 6, 2)
+    events = read_metrics(whole / "metrics.jsonl")
+    assert any(e["kind"] == "rl" and e.get("grad_norm", 0.0) > 0 for e in events), "nothing was learned from a reward"
+    kinds = [e["kind"] for e in events]
+    assert (kinds.count("sft"), kinds.count("rl"), kinds.count("eval")) == (100, 6, 2)
     assert any((whole / "tensorboard" / "rl").iterdir())
 
 
@@ -84,7 +86,7 @@ def test_the_exported_model_loads_with_the_library(whole: Path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("killed_after_events", [5, 15, 18])
+@pytest.mark.parametrize("killed_after_events", [30, 103, 105])
 def test_a_killed_run_ends_with_the_same_weights(
     whole: Path, tmp_path: Path, start: Start, finish: Finish, killed_after_events: int
 ):
@@ -134,7 +136,7 @@ def test_ctrl_c_stops_within_seconds_and_the_run_can_go_on(tmp_path: Path, start
     process = start("rl", RECIPE, "--output-dir", tmp_path)
     metrics = tmp_path / "tiny-0" / "metrics.jsonl"
     deadline = time.monotonic() + 200
-    while not (metrics.exists() and metrics.read_bytes().count(b"\n") >= 14):
+    while not (metrics.exists() and metrics.read_bytes().count(b"\n") >= 102):
         assert process.poll() is None, process.communicate()[0]
         assert time.monotonic() < deadline, "the run made no progress"
         time.sleep(0.005)

@@ -400,10 +400,11 @@ class TrainingSample:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Microbatch:
-    """Whole samples laid end to end without padding, T tokens in all."""
+    """Whole samples laid end to end without padding; a beginning that several have in common lies there once."""
 
     samples: tuple[TrainingSample, ...]
     num_tokens: int
+    """Tokens to forward."""
     num_trainable_tokens: int
 
 

@@ -95,6 +95,8 @@ class TransformersEngine:
             self._withdraw(known.request)
         known.is_closed, known.num_cached = True, 0
         self._turnstile.signal()
+        if self._task is None or self._task.done():
+            self._forget_closed(at_once=True)
 
     async def abort(self, session: int) -> None:
         """End the session's running request; its partial output is returned with stop reason ABORTED."""

@@ -112,7 +112,6 @@ class Nursery:
             self._ask(zygote.ALLOW_CPU, child)
         if child.has_unsent:
             self._reactor.watch_writing(child.channel.fileno(), True)
-        self._refill()
         bounds = job.bounds
         child.wall_timer = self._reactor.after(bounds.wall_seconds, partial(self._on_wall_limit, child))
         child.cpu_timer = self._reactor.after(bounds.cpu_seconds / self._num_cores, partial(self._on_cpu_check, child))
@@ -201,6 +200,7 @@ class Nursery:
         self._reactor.forget(child.err_fd)
         self._ends.block_ended(child, verdict, cpu_seconds=cpu_seconds, peak_memory_bytes=peak_memory_bytes)
         child.job = None
+        self._refill()  # now and not at the start: a fork would keep the zygote from telling that the child is gone
 
     def _on_zygote(self, events: int) -> None:
         if events & select.EPOLLOUT:

@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from agentmath.training.operators import CompiledOperators, Operators, PlainOperators
 from agentmath_kernels.attention import ragged_attention
+from agentmath_kernels.branches import BranchedRows
 from agentmath_kernels.rows import CachedRows, PackedRows
 
 FAMILIES = ("llama", "qwen2", "qwen3")
@@ -88,7 +89,7 @@ class FlatDecoder:
             for layer in base.layers
         )
 
-    def __call__(self, ids: Tensor, positions: Tensor, rows: PackedRows | CachedRows) -> Tensor:
+    def __call__(self, ids: Tensor, positions: Tensor, rows: PackedRows | BranchedRows | CachedRows) -> Tensor:
         """ids and positions [T] int64 -> hidden [T, H], after the last norm."""
         ops: Operators = self._plain if self.compiled is None or torch.is_grad_enabled() else self.compiled
         eps, tables = self.eps, self._rope(positions, rows.num_positions)

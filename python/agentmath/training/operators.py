@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 
@@ -42,6 +43,7 @@ class _Norm(torch.autograd.Function):
         return (x * scale).mul_(weight)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
         x, weight, scale = ctx.saved_tensors
         width = x.shape[-1]
@@ -61,6 +63,7 @@ class _Rotate(torch.autograd.Function):
         return torch.addcmul(x * cos, _swap(x), sin)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
         cos, sin = ctx.saved_tensors
         return _swap(grad * sin).addcmul_(grad, cos), None, None

@@ -15,9 +15,11 @@ from agentmath.core.errors import ConfigError, EngineError
 from agentmath.training import model_files
 from agentmath.training.decoder import FlatDecoder
 from agentmath.training.tokenizer import FastTokenizer
+from agentmath_kernels.branches import BranchedRows
 from agentmath_kernels.rows import CachedRows, CacheShape, PackedRows
 
-Decoder = Callable[[Tensor, Tensor, PackedRows | CachedRows], Tensor]
+Rows = PackedRows | BranchedRows | CachedRows
+Decoder = Callable[[Tensor, Tensor, Rows], Tensor]
 """(ids [T], positions [T], rows) -> hidden [T, H]."""
 
 PARITY = {torch.float32: 2e-4, torch.bfloat16: 8e-2}
@@ -45,14 +47,20 @@ class Policy:
     def device(self) -> torch.device:
         return self.head_weight().device
 
-    def forward_hidden(self, ids: Tensor, positions: Tensor, lengths: Sequence[int]) -> Tensor:
-        """Hidden states [T, H] of whole sequences laid end to end: flat ids and positions [T], lengths of the rows.
+    def forward_hidden(
+        self, ids: Tensor, positions: Tensor, lengths: Sequence[int], parents: Sequence[int] | None = None
+    ) -> Tensor:
+        """Hidden states [T, H] of rows laid end to end: flat ids and positions [T], lengths of the rows.
 
-        Gradients flow unless they are switched off around it. No row sees another.
+        Rows are whole sequences and see themselves alone. With parents, row i goes on from row parents[i] unless that
+        is -1 (such rows come first), so that a common beginning is computed once. Gradients flow unless they are
+        switched off around it.
         """
-        return self.forward_rows(ids, positions, PackedRows.of(lengths, ids.device))
+        if parents is None or max(parents) < 0:
+            return self.forward_rows(ids, positions, PackedRows.of(lengths, ids.device))
+        return self.forward_rows(ids, positions, BranchedRows.of(lengths, parents, ids.device))
 
-    def forward_rows(self, ids: Tensor, positions: Tensor, rows: PackedRows | CachedRows) -> Tensor:
+    def forward_rows(self, ids: Tensor, positions: Tensor, rows: Rows) -> Tensor:
         """Hidden states [T, H] of flat ids and positions [T]; `rows` says where rows end and what is cached."""
         return self.decoder(ids, positions, rows)
 
@@ -126,7 +134,7 @@ class _LibraryDecoder:
 
     base: Any
 
-    def __call__(self, ids: Tensor, positions: Tensor, rows: PackedRows | CachedRows) -> Tensor:
+    def __call__(self, ids: Tensor, positions: Tensor, rows: Rows) -> Tensor:
         out = self.base(input_ids=ids[None], position_ids=positions[None], use_cache=False, ragged=rows)
         return out.last_hidden_state[0]
 

@@ -81,6 +81,8 @@ def _of_trajectory(trajectory: Trajectory, policy_of_agent: Mapping[str, str]) -
                 versions=tokens.versions,
                 advantage=trajectory.advantage,
                 key=key,
+                prefix_key=str(trajectory.ordinal),
+                prefix_tokens=len(trajectory.prompt),
             )
         )
     return made

@@ -18,7 +18,14 @@ from agentmath.core.types import StepMetrics, TrainingSample
 from agentmath.training.optim import Optimizer, learning_rate_at
 from agentmath.training.packing import pack
 from agentmath.training.samples import num_targets
-from agentmath.training.update import Batch, NonfinitePolicy, TrainedPolicy, as_tensors, run_update
+from agentmath.training.update import (
+    Batch,
+    NonfinitePolicy,
+    TrainedPolicy,
+    as_tensors,
+    hidden_of_targets,
+    run_update,
+)
 from agentmath_kernels import PolicyLossOutput, nll_loss
 
 
@@ -110,8 +117,7 @@ def held_out_loss(policy: TrainedPolicy, samples: Sequence[TrainingSample], trai
     total, rows = 0.0, 0
     for index, microbatch in enumerate(pack(samples, training.tokens_per_microbatch)):
         batch = as_tensors(microbatch, index, policy.device)
-        hidden = policy.forward_hidden(batch.ids, batch.positions, batch.lengths)
-        out = _nll(hidden, policy.head_weight(), batch, 1, training.loss_chunk_bytes)
+        out = _nll(hidden_of_targets(policy, batch), policy.head_weight(), batch, 1, training.loss_chunk_bytes)
         total, rows = total + float(out.loss), rows + out.num_rows
     if not rows:
         raise TrainingError(f"none of {len(samples)} held-out samples has a finite row to measure the loss on")
@@ -150,7 +156,7 @@ def _one_step(
 
 
 def _nll(hidden: Tensor, head: Tensor, batch: Batch, total: int, chunk_bytes: int) -> PolicyLossOutput:
-    return nll_loss(hidden, head, batch.targets, batch.mask, num_trainable_tokens=total, chunk_bytes=chunk_bytes)
+    return nll_loss(hidden, head, batch.targets, None, num_trainable_tokens=total, chunk_bytes=chunk_bytes)
 
 
 def _judge(policy: TrainedPolicy, loss: float, state: SFTState, *, patience: int) -> None:

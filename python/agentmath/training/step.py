@@ -23,7 +23,7 @@ from agentmath.training.update import (
     TrainedPolicy,
     UpdateReport,
     as_tensors,
-    per_token,
+    hidden_of_targets,
     run_update,
 )
 from agentmath_kernels import PolicyLossOutput, policy_loss, token_logprobs
@@ -102,12 +102,12 @@ class _Loss:
             hidden,
             head,
             batch.targets,
-            batch.mask,
-            advantages=per_token(batch, [s.advantage for s in samples]),
+            None,
+            advantages=batch.spread([s.advantage for s in samples]),
             behaviour_logprobs=batch.behaviour_logprobs,
             proximal_logprobs=None if self.proximal is None else self.proximal[batch.index],
             on_policy=self.proximal is None,
-            row_weights=per_token(batch, self._weights(batch)),
+            row_weights=batch.spread(self._weights(batch)),
             num_trainable_tokens=self.totals.num_trainable_tokens,
             temperature=self.settings.temperature,
             clip_low=algorithm.clip_low,
@@ -139,22 +139,18 @@ def _plan(samples: Sequence[TrainingSample], settings: StepSettings) -> _Update:
 
 @torch.no_grad()
 def _proximal_pass(policy: TrainedPolicy, update: _Update, settings: StepSettings) -> list[Tensor]:
-    """[T] log-probs of each micro-batch's targets under the present weights, NaN outside the mask."""
+    """[n] log-probs of each micro-batch's targets under the present weights."""
     result: list[Tensor] = []
     for index, microbatch in enumerate(update.microbatches):
         batch = as_tensors(microbatch, index, policy.device)
-        hidden = policy.forward_hidden(batch.ids, batch.positions, batch.lengths)
         logprobs = token_logprobs(
-            hidden,
+            hidden_of_targets(policy, batch),
             policy.head_weight(),
             batch.targets,
-            batch.mask,
             temperature=settings.temperature,
             chunk_bytes=settings.training.loss_chunk_bytes,
         )
-        full = torch.full(batch.mask.shape, torch.nan, dtype=logprobs.dtype, device=logprobs.device)
-        full[batch.mask] = logprobs
-        result.append(full)
+        result.append(logprobs)
     return result
 
 

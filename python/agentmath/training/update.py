@@ -2,7 +2,7 @@
 
 Reinforcement and supervised learning differ only in the loss they hand in.
 
-Names in shapes: T tokens of a micro-batch, H hidden size, V vocabulary.
+Names in shapes: T tokens of a micro-batch, n targets of it, H hidden size, V vocabulary.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from agentmath.core.errors import TrainingError
-from agentmath.core.types import Microbatch
+from agentmath.core.types import Microbatch, TrainingSample
 from agentmath.training.optim import Optimizer
+from agentmath.training.packing import shared_prefixes
 from agentmath_kernels import PolicyLossOutput
 
 
@@ -30,8 +31,10 @@ class TrainedPolicy(Protocol):
     @property
     def device(self) -> torch.device: ...
 
-    def forward_hidden(self, ids: Tensor, positions: Tensor, lengths: Sequence[int]) -> Tensor:
-        """[T, H] final hidden states of rows of the given lengths laid end to end; nothing crosses rows."""
+    def forward_hidden(
+        self, ids: Tensor, positions: Tensor, lengths: Sequence[int], parents: Sequence[int] | None = None
+    ) -> Tensor:
+        """[T, H] final hidden states of rows of the given lengths laid end to end; a row sees itself and its parent."""
         ...
 
     def head_weight(self) -> Tensor:
@@ -43,7 +46,7 @@ class TrainedPolicy(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """A micro-batch as tensors, targets shifted: position t predicts targets[t] = ids[t + 1] of the same sample."""
+    """A micro-batch as tensors: T tokens to forward, and n targets, each with the token that it is predicted from."""
 
     microbatch: Microbatch
     index: int
@@ -53,42 +56,82 @@ class Batch:
     positions: Tensor
     """[T] int64, from 0 in each sample."""
     lengths: list[int]
+    """Of the rows: whole samples and common beginnings, then what goes on from a beginning."""
+    parents: list[int] | None
+    """Row that each row goes on from, -1 for none; None when nothing is shared."""
+    context: Tensor
+    """[n] int64: flat token whose hidden state predicts the target."""
     targets: Tensor
-    """[T] int64; meaningless outside mask."""
-    mask: Tensor
-    """[T] bool: the target is trainable, and of the same sample."""
+    """[n] int64 ids."""
     behaviour_logprobs: Tensor
-    """[T] float32 of the targets; NaN where nobody sampled them."""
+    """[n] float32 of the targets; NaN where nobody sampled them."""
+    sample_of_target: Tensor
+    """[n] int64: index into microbatch.samples."""
+
+    def spread(self, values: Sequence[float]) -> Tensor:
+        """[n] float64: each sample's value at its targets."""
+        per_sample = torch.tensor(values, dtype=torch.float64, device=self.ids.device)
+        return per_sample.index_select(0, self.sample_of_target)
 
 
 def as_tensors(microbatch: Microbatch, index: int, device: torch.device) -> Batch:
-    """Lay the samples end to end and shift within each."""
-    samples = microbatch.samples
-    lengths = [len(s) for s in samples]
-    ids = np.concatenate([s.ids for s in samples]).astype(np.int64)
-    trainable = np.concatenate([s.trainable for s in samples])
-    logprobs = np.concatenate([s.behaviour_logprobs for s in samples])
-    mask = np.append(trainable[1:], False)
-    mask[np.cumsum(lengths) - 1] = False
+    """Lay the samples out, common beginnings once and first, and shift targets within each sample."""
+    samples, roots, branches = microbatch.samples, _Layout(), _Layout()
+    shared = shared_prefixes(samples)
+    begins: dict[str, tuple[int, int]] = {}
+    pieces: list[tuple[int, int, int]] = []
+    parents: list[int] = []
+    for sample in samples:
+        common = shared.get(sample.prefix_key, 0)
+        if common and sample.prefix_key not in begins:
+            begins[sample.prefix_key] = roots.add(sample.ids[:common], first_position=0)
+        if common:
+            row, start = begins[sample.prefix_key]
+            pieces.append((start, common, branches.add(sample.ids[common:], first_position=common)[1]))
+            parents.append(row)
+        else:
+            pieces.append((roots.add(sample.ids, first_position=0)[1], len(sample), 0))
+    context = [_context(s, piece, roots.num_tokens) for s, piece in zip(samples, pieces, strict=True)]
+    targets = [np.flatnonzero(s.trainable[1:]) + 1 for s in samples]
 
-    def tensor(array: np.ndarray) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(array)).to(device)
+    def tensor(arrays: Sequence[np.ndarray], dtype: type = np.int64) -> Tensor:
+        return torch.from_numpy(np.concatenate([*arrays]).astype(dtype, copy=False)).to(device)
 
     return Batch(
         microbatch=microbatch,
         index=index,
-        ids=tensor(ids),
-        positions=tensor(np.concatenate([np.arange(n) for n in lengths])),
-        lengths=lengths,
-        targets=tensor(np.append(ids[1:], 0)),
-        mask=tensor(mask),
-        behaviour_logprobs=tensor(np.append(logprobs[1:], np.float32(np.nan))),
+        ids=tensor([*roots.ids, *branches.ids]),
+        positions=tensor([*roots.positions, *branches.positions]),
+        lengths=[len(row) for row in (*roots.ids, *branches.ids)],
+        parents=[*[-1] * len(roots.ids), *parents] if parents else None,
+        context=tensor(context),
+        targets=tensor([s.ids[t] for s, t in zip(samples, targets, strict=True)]),
+        behaviour_logprobs=tensor([s.behaviour_logprobs[t] for s, t in zip(samples, targets, strict=True)], np.float32),
+        sample_of_target=tensor([np.full(len(t), i) for i, t in enumerate(targets)]),
     )
 
 
-def per_token(batch: Batch, values: Sequence[float]) -> Tensor:
-    """[T] float64: each sample's value at all of its tokens."""
-    return torch.from_numpy(np.repeat(np.asarray(values, dtype=np.float64), batch.lengths)).to(batch.ids.device)
+@dataclass(slots=True)
+class _Layout:
+    """Rows laid end to end."""
+
+    ids: list[np.ndarray] = field(default_factory=list)
+    positions: list[np.ndarray] = field(default_factory=list)
+    num_tokens: int = 0
+
+    def add(self, ids: np.ndarray, *, first_position: int) -> tuple[int, int]:
+        """Append a row; returns (its number, its first flat token)."""
+        self.ids.append(ids)
+        self.positions.append(np.arange(first_position, first_position + len(ids)))
+        self.num_tokens += len(ids)
+        return len(self.ids) - 1, self.num_tokens - len(ids)
+
+
+def _context(sample: TrainingSample, piece: tuple[int, int, int], num_root_tokens: int) -> np.ndarray:
+    """[n] flat token before each target; piece: (start among roots, tokens there, start among branches)."""
+    start, common, branch = piece
+    before = np.flatnonzero(sample.trainable[1:])
+    return np.where(before < common, start + before, num_root_tokens + branch + before - common)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -131,7 +174,13 @@ class UpdateReport:
 
 
 LossOf = Callable[[Tensor, Tensor, Batch], PolicyLossOutput]
-"""(hidden [T, H], head [V, H], batch) -> its share of the update's loss."""
+"""(hidden [n, H] of the targets, head [V, H], batch) -> its share of the update's loss."""
+
+
+def hidden_of_targets(policy: TrainedPolicy, batch: Batch) -> Tensor:
+    """[n, H] hidden states that predict the targets."""
+    hidden = policy.forward_hidden(batch.ids, batch.positions, batch.lengths, batch.parents)
+    return hidden.index_select(0, batch.context)
 
 
 def run_update(
@@ -145,8 +194,7 @@ def run_update(
     optimizer.zero_grad()
     for index, microbatch in enumerate(microbatches):
         batch = as_tensors(microbatch, index, policy.device)
-        hidden = policy.forward_hidden(batch.ids, batch.positions, batch.lengths)
-        out = loss_of(hidden, policy.head_weight(), batch)
+        out = loss_of(hidden_of_targets(policy, batch), policy.head_weight(), batch)
         out.loss.backward()
         optimizer.collect()
         tally.add(out, microbatch.num_tokens)

@@ -478,3 +478,54 @@ def test_closing_a_running_session_aborts_it(box: Any, policy: Any) -> None:
 def test_a_cache_that_cannot_be_had_names_its_size(box: Any, policy: Any) -> None:
     with pytest.raises(EngineError, match=r"GiB .*lower engine.max_rows"):
         box.new_engine(policy, max_rows=1 << 22, max_context_tokens=1 << 20)
+
+
+async def random_life(box: Any, engine: Any, session: int, seed: int) -> list[Any]:
+    """Turns of random length; now and then the context is rewritten, the request aborted, the session closed."""
+    draw = np.random.default_rng([seed, session])
+    ids, done = draw.integers(2, box.VOCAB, int(draw.integers(1, 20))).tolist(), []
+    for turn in range(int(draw.integers(1, 5))):
+        sampling = Sampling(
+            max_new_tokens=int(draw.integers(1, 15)),
+            temperature=float(draw.choice([1.0, 0.7])),
+            stop=TOOL_STOPS if draw.random() < 0.5 else (),
+            seed=int(draw.integers(1 << 30)),
+        )
+        task = asyncio.create_task(engine.generate(ids, sampling, session=session))
+        if draw.random() < 0.2:
+            for _ in range(int(draw.integers(0, 40))):
+                await asyncio.sleep(0)
+            await engine.abort(session)
+        completion = await task
+        done.append((list(ids), sampling.temperature, completion))
+        if draw.random() < 0.3:
+            engine.close_session(session)
+        await asyncio.sleep(float(draw.choice([0, 0.001])))
+        kept = ids[: len(ids) // 2] if draw.random() < 0.2 else [*ids, *completion.ids.tolist()]
+        ids = [*kept, 50 + turn, 60 + turn][-60:]
+    engine.close_session(session)
+    return done
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_sessions_do_logprobs_are_the_trainers(box: Any, policy: Any, seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    engine = box.new_engine(
+        policy,
+        max_rows=int(draw.integers(1, 9)),
+        max_context_tokens=80,
+        max_prefill_tokens=int(draw.choice([3, 16, 1000])),
+        tool_latency_steps=int(draw.integers(0, 4)),
+        tool_wait_seconds=5.0,
+    )
+
+    async def lives() -> list[Any]:
+        return await asyncio.gather(*(random_life(box, engine, i, seed) for i in range(20)))
+
+    for life in box.run(lives()):
+        for ids, temperature, completion in life:
+            if len(completion.ids):
+                again = box.recomputed(policy, ids, completion, temperature)
+                assert np.abs(completion.logprobs - again).max() < 1e-4
+    assert engine._batch.num_busy == 0
+    assert not engine._sessions

@@ -48,6 +48,11 @@ def sandbox() -> Iterator[LocalSandbox]:
     assert open_descriptors() == num_descriptors
 
 
+@pytest.fixture(name="processes_of_session")
+def processes_of_session_fixture() -> Callable[[int], list[int]]:
+    return processes_of_session
+
+
 @pytest.fixture
 def execute(sandbox: LocalSandbox) -> Execute:
     def call(code: str, **settings: float) -> ToolResult:

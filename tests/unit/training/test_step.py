@@ -84,10 +84,10 @@ def test_targets_are_shifted_within_each_sample_by_hand(tiny: Any) -> None:
     batch = as_tensors(Microbatch(samples=(a, b), num_tokens=5, num_trainable_tokens=2), 0, CPU)
     assert batch.ids.tolist() == [1, 2, 3, 4, 5]
     assert batch.positions.tolist() == [0, 1, 2, 0, 1]
-    assert batch.targets[batch.mask].tolist() == [3, 5]
-    # Row 2 would predict the other sample's first token, which is marked trainable here: the sample's end forbids it.
-    assert batch.mask.tolist() == [False, True, False, True, False]
-    assert batch.behaviour_logprobs[1] == -0.5
+    assert batch.targets.tolist() == [3, 5]
+    assert batch.ids[batch.context].tolist() == [2, 4]
+    # The token 4 begins its sample: nothing precedes it there, although it is marked trainable.
+    assert batch.behaviour_logprobs[0] == -0.5
 
 
 @pytest.mark.parametrize("tokens", [1, 40, 10_000])
