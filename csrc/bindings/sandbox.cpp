@@ -59,16 +59,15 @@ std::tuple<std::uint64_t, std::uint64_t> ParseStatm(nb::bytes text) {
 
 // The longest argument list of the module: each is one decision of the zygote, named at the call.
 void Harden(int parent, int first_closed_fd, int landlock_ruleset, const sandbox::Policy* policy,
-            std::uint64_t cpu_seconds, std::uint64_t address_space_bytes, std::uint64_t data_bytes,
-            std::uint64_t file_bytes, std::uint64_t stack_bytes, std::uint64_t open_files,
-            std::uint64_t processes) {
+            std::uint64_t address_space_bytes, std::uint64_t data_bytes, std::uint64_t file_bytes,
+            std::uint64_t stack_bytes, std::uint64_t open_files, std::uint64_t processes) {
   sandbox::Hardening hardening;
   hardening.parent = parent;
   hardening.first_closed_fd = first_closed_fd;
   hardening.landlock_ruleset = landlock_ruleset;
   hardening.policy = policy;
-  hardening.limits = {cpu_seconds, address_space_bytes, data_bytes, file_bytes,
-                      stack_bytes, open_files,          processes};
+  hardening.limits = {address_space_bytes, data_bytes, file_bytes,
+                      stack_bytes,         open_files, processes};
   sandbox::Harden(hardening);
 }
 
@@ -130,8 +129,8 @@ void BindSandbox(nb::module_& m) {
   nb::class_<sandbox::Policy>(room, "Policy", "Which syscalls model code may make.")
       .def(nb::init<bool>(), nb::kw_only(), "allow_metadata"_a);
   room.def("harden", &Harden, nb::kw_only(), "parent"_a, "first_closed_fd"_a, "landlock_ruleset"_a,
-           "policy"_a.none(), "cpu_seconds"_a, "address_space_bytes"_a, "data_bytes"_a,
-           "file_bytes"_a, "stack_bytes"_a, "open_files"_a, "processes"_a,
+           "policy"_a.none(), "address_space_bytes"_a, "data_bytes"_a, "file_bytes"_a,
+           "stack_bytes"_a, "open_files"_a, "processes"_a,
            "All that a child does to itself before model code; raises at the first failing step.");
   room.def("hide_memory", &sandbox::HideMemory,
            "Make this process's memory unreadable to others of its uid.");

@@ -11,26 +11,12 @@
 namespace agentmath::sandbox {
 namespace {
 
-using Resource = decltype(RLIMIT_AS);
-
-rlimit Current(Resource resource, const char* name) {
+void Limit(decltype(RLIMIT_AS) resource, std::uint64_t value, const char* name) {
   rlimit current{};
   if (getrlimit(resource, &current) != 0) throw SystemError(std::string("getrlimit ") + name);
-  return current;
-}
-
-void Set(Resource resource, const rlimit& wanted, const char* name) {
-  if (setrlimit(resource, &wanted) != 0) throw SystemError(std::string("setrlimit ") + name);
-}
-
-void Limit(Resource resource, std::uint64_t value, const char* name) {
-  const rlim_t wanted = std::min<rlim_t>(value, Current(resource, name).rlim_max);
-  Set(resource, {wanted, wanted}, name);
-}
-
-void LimitSoft(Resource resource, std::uint64_t value, const char* name) {
-  const rlim_t hard = Current(resource, name).rlim_max;
-  Set(resource, {std::min<rlim_t>(value, hard), hard}, name);
+  const rlim_t wanted = std::min<rlim_t>(value, current.rlim_max);
+  const rlimit both{wanted, wanted};
+  if (setrlimit(resource, &both) != 0) throw SystemError(std::string("setrlimit ") + name);
 }
 
 }  // namespace
@@ -50,7 +36,6 @@ MemoryUse ParseStatm(std::string_view text, std::uint64_t page_bytes) {
 }
 
 void ApplyLimits(const ResourceLimits& limits) {
-  LimitSoft(RLIMIT_CPU, limits.cpu_seconds, "CPU");
   Limit(RLIMIT_AS, limits.address_space_bytes, "AS");
   Limit(RLIMIT_DATA, limits.data_bytes, "DATA");
   Limit(RLIMIT_FSIZE, limits.file_bytes, "FSIZE");

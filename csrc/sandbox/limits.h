@@ -15,8 +15,6 @@ struct MemoryUse {
 MemoryUse ParseStatm(std::string_view text, std::uint64_t page_bytes);
 
 struct ResourceLimits {
-  // Soft only, so that the parent can raise it for a process that lives over several blocks.
-  std::uint64_t cpu_seconds = 0;
   std::uint64_t address_space_bytes = 0;
   std::uint64_t data_bytes = 0;
   std::uint64_t file_bytes = 0;
@@ -25,7 +23,9 @@ struct ResourceLimits {
   std::uint64_t processes = 0;  // threads count; 0 leaves the limit alone
 };
 
-// Sets soft and hard limits of this process; never raises one. Throws Error with the limit's name.
+// Sets soft and hard limits of this process; never raises one. CPU time is not among them: the
+// parent sets that, since it must be able to raise it again for a process that lives over several
+// blocks. Throws Error with the limit's name.
 void ApplyLimits(const ResourceLimits& limits);
 
 }  // namespace agentmath::sandbox

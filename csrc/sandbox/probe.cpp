@@ -65,7 +65,6 @@ void SetNoNewPrivileges() {
 
 void TryLimits() {
   ResourceLimits limits;
-  limits.cpu_seconds = 60;
   limits.address_space_bytes = limits.data_bytes = 1ull << 40;
   limits.file_bytes = 1 << 20;
   limits.stack_bytes = 8 << 20;

@@ -57,7 +57,6 @@ class sandbox:
         first_closed_fd: int,
         landlock_ruleset: int,
         policy: Policy | None,
-        cpu_seconds: int,
         address_space_bytes: int,
         data_bytes: int,
         file_bytes: int,

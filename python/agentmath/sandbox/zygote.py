@@ -129,9 +129,7 @@ class _Zygote:
         if kind == KILL and pid is not None:
             os.kill(pid, signal.SIGKILL)
         elif kind == ALLOW_CPU and pid is not None:
-            _, hard = resource.prlimit(pid, resource.RLIMIT_CPU)
-            soft = cpu_seconds if hard == resource.RLIM_INFINITY else min(cpu_seconds, hard)
-            resource.prlimit(pid, resource.RLIMIT_CPU, (soft, hard))
+            _limit_cpu(pid, cpu_seconds)
         if kind != FORK:
             return True
         try:
@@ -154,11 +152,11 @@ class _Zygote:
             self._become_child(
                 fds,
                 slot,
-                cpu_seconds=cpu_seconds,
                 address_space_bytes=address_space + memory_bytes,
                 data_bytes=data + memory_bytes,
                 file_bytes=file_bytes,
             )
+        _limit_cpu(pid, cpu_seconds)
         self._children[pid] = number, slot
         self._pid_of[number] = pid
         self._control.send(REPORT.pack(STARTED, number, pid, 0, 0.0, 0))
@@ -200,6 +198,13 @@ class _Zygote:
             self._slots.give_back(slot)
             cpu_seconds = usage.ru_utime + usage.ru_stime
             self._control.send(REPORT.pack(EXITED, number, pid, status, cpu_seconds, usage.ru_maxrss << 10))
+
+
+def _limit_cpu(pid: int, seconds: int) -> None:
+    """Set here and not by the child, which might undo a limit that was raised meanwhile. Soft, so that it can be."""
+    _, hard = resource.prlimit(pid, resource.RLIMIT_CPU)
+    soft = seconds if hard == resource.RLIM_INFINITY else min(seconds, hard)
+    resource.prlimit(pid, resource.RLIMIT_CPU, (soft, hard))
 
 
 def _furnish() -> None:

@@ -22,7 +22,7 @@ namespace {
 Hardening Usual() {
   Hardening hardening;
   hardening.parent = getppid();
-  hardening.limits = {100, 1ull << 62, 1ull << 62, 1 << 20, 8 << 20, 64, 0};
+  hardening.limits = {1ull << 62, 1ull << 62, 1 << 20, 8 << 20, 64, 0};
   return hardening;
 }
 

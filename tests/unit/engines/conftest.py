@@ -106,6 +106,13 @@ async def all_of(engine: Any, contexts: Sequence[Sequence[int]], **sampling: Any
     return list(await asyncio.gather(*(one(i, ids) for i, ids in enumerate(contexts))))
 
 
+def stop_of(policy: Any, context: list[int], length: int = 2) -> tuple[str, Completion]:
+    """A text that greedy decoding produces somewhere, and what it produces without stopping."""
+    (free,) = run(all_of(new_engine(policy), [context], max_new_tokens=30, temperature=0.0))
+    text = policy.tokenizer.decode(free.ids)
+    return text[4 : 4 + length], free
+
+
 class Toolbox:
     """What the tests of this folder share."""
 
@@ -116,6 +123,7 @@ class Toolbox:
     recomputed = staticmethod(recomputed)
     prompts = staticmethod(prompts)
     run: Callable[..., Any] = staticmethod(run)
+    stop_of = staticmethod(stop_of)
     all_of: Callable[..., Any] = staticmethod(all_of)
 
 
