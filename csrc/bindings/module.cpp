@@ -5,5 +5,6 @@
 
 NB_MODULE(_C, m) {
   m.doc() = "Compiled core of agentmath.";
+  agentmath::BindDecode(m);
   agentmath::BindSandbox(m);
 }

@@ -5,6 +5,7 @@
 
 namespace agentmath {
 
+void BindDecode(nanobind::module_& m);
 void BindSandbox(nanobind::module_& m);
 
 }  // namespace agentmath

@@ -2,6 +2,11 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float32]
+
 class sandbox:
     """What runs between fork and model code. Linux only; functions raise RuntimeError with the system's reason."""
 
@@ -77,3 +82,27 @@ class sandbox:
     @staticmethod
     def parse_report(buffer: bytes) -> tuple[int, int, int, int, bytes | None, bytes] | None:
         """(bytes used, outcome, sequence, exit code, value, error) or None; ValueError when malformed."""
+
+class decode:
+    """Operators between the matrix products of one decoding step: float32, C order, results written in place."""
+
+    @staticmethod
+    def supports_width(width: int) -> bool: ...
+    @staticmethod
+    def supports_head_size(head_size: int) -> bool: ...
+    @staticmethod
+    def rms_norm(x: Floats, weight: Floats, eps: float, out: Floats) -> None: ...
+    @staticmethod
+    def norm_and_rotate(heads: Floats, weight: Floats | None, eps: float, cos: Floats, sin: Floats) -> None: ...
+    @staticmethod
+    def swiglu(gate: Floats, up: Floats) -> None: ...
+    @staticmethod
+    def attend_one_token(
+        query: Floats,
+        keys: Floats,
+        values: Floats,
+        contexts: npt.NDArray[np.int64],
+        scale: float,
+        threads: int,
+        out: Floats,
+    ) -> None: ...

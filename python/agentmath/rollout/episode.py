@@ -78,8 +78,6 @@ async def run_pass(trajectory: Trajectory, stage: Stage, *, step: int) -> None:
     state = Pass(session=engine_session(trajectory))
     trajectory.stop_reason = None
     try:
-        if trajectory.num_tool_calls:
-            state.tool_session = await _replay(trajectory, stage.tool)
         while trajectory.stop_reason is None:
             await _take_turn(trajectory, stage, state)
     except (EngineError, SandboxError) as error:
@@ -115,8 +113,8 @@ async def run_all(trajectories: Sequence[Trajectory], stage: Stage, *, step: int
         ) from error
 
 
-async def _replay(trajectory: Trajectory, tool: Tool) -> str:
-    """Run the programs of earlier passes again, so that their variables are there."""
+async def _open_tool(trajectory: Trajectory, tool: Tool) -> str:
+    """A session in which the programs of earlier passes were run again, so that their variables are there."""
     session = await tool.open()
     for turn in trajectory.turns:
         if turn.call is not None and turn.result is not None:
@@ -149,7 +147,7 @@ async def _take_turn(trajectory: Trajectory, stage: Stage, state: Pass) -> None:
         stop = StopReason.SEGMENT
     if action.call is not None and trajectory.num_tool_calls >= stage.section.max_tool_calls:
         stop = StopReason.MAX_TOOL_CALLS
-    result = await _execute(action, stage, state) if action.call is not None and stop is None else None
+    result = await _execute(action, trajectory, stage, state) if action.call is not None and stop is None else None
     turn_stop = stop or completion.stop_reason
     trajectory.turns.append(_turn(stage.agent, action, result, turn_stop))
     trajectory.stop_reason = stop or _after_notice(action, state)
@@ -190,10 +188,10 @@ def _join(cut: Turn, completion: Completion) -> Completion:
     )
 
 
-async def _execute(action: Action, stage: Stage, state: Pass) -> ToolResult:
+async def _execute(action: Action, trajectory: Trajectory, stage: Stage, state: Pass) -> ToolResult:
     assert action.call is not None
     if state.tool_session is None:
-        state.tool_session = await stage.tool.open()
+        state.tool_session = await _open_tool(trajectory, stage.tool)
     result = await stage.tool.run(action.call, state.tool_session)
     if result.is_infrastructure_failure:
         raise SandboxError(f"a tool call ended with {result.status.value}: {result.error or 'no detail given'}")
