@@ -64,7 +64,7 @@ def _data_faults(recipe: Recipe) -> Iterator[str]:
     for source in recipe.data:
         if source.kind in _GENERATORS and not source.max_tasks:
             yield f"data source {source.name!r} ({source.kind}) has no problems: give --data.{source.name}.max_tasks N"
-        if source.kind not in _GENERATORS and not source.path:
+        if is_trained_on(source) and source.kind not in _GENERATORS and not source.path:
             yield f"data source {source.name!r} ({source.kind}) has no file: give --data.{source.name}.path FILE"
         if source.role == "train_and_eval" and 0 < source.max_tasks <= source.held_out:
             yield (
@@ -137,6 +137,8 @@ def _other_faults(recipe: Recipe) -> Iterator[str]:
 def _data_warnings(recipe: Recipe) -> Iterator[str]:
     for source in recipe.data:
         label = f"data.{source.name}"
+        if source.kind not in _GENERATORS and not source.path:
+            yield f"{label} has no file and is left out: give --{label}.path FILE to evaluate on it"
         if source.kind in _GENERATORS:
             yield from _without_effect(source, ["path"], label, "problems are generated, not read")
         else:

@@ -12,6 +12,7 @@ from torch.nn import Parameter
 
 from agentmath.config.training import OptimizerSection
 from agentmath.core.errors import CheckpointError, TrainingError
+from agentmath.training.muon import Muon
 
 FINAL_SHARE = 0.1
 """Share of learning_rate that the cosine schedule ends at."""
@@ -138,8 +139,7 @@ def _build(named: dict[str, Parameter], section: OptimizerSection) -> dict[str, 
     if section.name == "muon":
         parts: dict[str, torch.optim.Optimizer] = {}
         if hidden:
-            # Scaled so that one learning rate serves both (Muon is Scalable for LLM Training, section 2.2).
-            parts["muon"] = torch.optim.Muon(hidden, lr=rate, weight_decay=decay, adjust_lr_fn="match_rms_adamw")
+            parts["muon"] = Muon(hidden, lr=rate, weight_decay=decay)
         if rest:
             parts["adamw"] = torch.optim.AdamW(rest, lr=rate, betas=section.betas, weight_decay=0.0, fused=True)
         return parts

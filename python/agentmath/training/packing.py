@@ -47,7 +47,9 @@ def shared_prefixes(samples: Sequence[TrainingSample]) -> dict[str, int]:
         if sample.prefix_key and 0 < sample.prefix_tokens < len(sample):
             counts[sample.prefix_key] += 1
             known = lengths.setdefault(sample.prefix_key, sample.prefix_tokens)
-            assert known == sample.prefix_tokens, f"prefix {sample.prefix_key!r} has {known} and {sample.prefix_tokens} tokens"
+            assert known == sample.prefix_tokens, (
+                f"prefix {sample.prefix_key!r} has {known} and {sample.prefix_tokens} tokens"
+            )
     return {key: lengths[key] for key, count in counts.items() if count > 1}
 
 

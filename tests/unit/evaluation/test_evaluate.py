@@ -22,7 +22,9 @@ from agentmath.evaluation.evaluate import summarise
 TASK = Task(id="t", question="Q", answer="1")
 
 
-def trajectory(*, score: float | None, calls: int = 0, tokens: int = 3, stop: StopReason = StopReason.ANSWER) -> Trajectory:
+def trajectory(
+    *, score: float | None, calls: int = 0, tokens: int = 3, stop: StopReason = StopReason.ANSWER
+) -> Trajectory:
     sampled = Tokens(
         ids=np.zeros(tokens, dtype=np.int32),
         logprobs=np.zeros(tokens, dtype=np.float32),
