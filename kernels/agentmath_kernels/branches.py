@@ -51,7 +51,9 @@ class BranchedRows:
         sizes, above = np.asarray(lengths, dtype=np.int64), np.asarray(parents, dtype=np.int64)
         num_roots = int((above == NO_PARENT).sum())
         if sizes.min(initial=1) < 1 or (above[:num_roots] != NO_PARENT).any() or (above[num_roots:] >= num_roots).any():
-            raise ValueError(f"rows of lengths {list(lengths)[:8]} with parents {list(parents)[:8]} are no roots-first tree")
+            raise ValueError(
+                f"rows of lengths {list(lengths)[:8]} with parents {list(parents)[:8]} are no roots-first tree"
+            )
         place = torch.device(device)
         starts = np.cumsum(sizes) - sizes
         own, root = sizes[num_roots:], above[num_roots:]
@@ -74,6 +76,4 @@ def _batch(starts: Ints, roots: Ints, own: Ints, device: torch.device) -> Branch
     sees_root = np.broadcast_to((column < roots[:, None])[:, None, :], (len(own), len(query), len(column)))
     sees_own = np.broadcast_to(query[:, None] >= query, (len(own), len(query), len(query)))
     mask = np.concatenate([sees_root, sees_own], axis=2)[:, None]
-    return BranchBatch(
-        root_tokens=torch.from_numpy(tokens.ravel()).to(device), mask=torch.from_numpy(mask).to(device)
-    )
+    return BranchBatch(root_tokens=torch.from_numpy(tokens.ravel()).to(device), mask=torch.from_numpy(mask).to(device))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from agentmath.config.prompt import PromptSection
 from agentmath.core.interfaces import Action, Tokenizer
@@ -79,23 +80,27 @@ class SingleAgent:
 
     def answer_text(self, sampled: Tokens) -> str:
         """Sampled text outside of programs; each run of tokens is decoded by itself, so nothing joins over a gap."""
-        wanted = np.isin(sampled.kinds, (SpanKind.THINK, SpanKind.ANSWER))
+        wanted = _is_prose(sampled.kinds)
         edges = np.flatnonzero(np.diff(np.concatenate([[False], wanted, [False]]).astype(np.int8)))
         runs = [sampled.ids[a:b].tolist() for a, b in zip(edges[::2], edges[1::2], strict=True)]
         return "\n".join(self.tokenizer.decode(run) for run in runs)
 
     def _in_think(self, context: Tokens) -> bool:
         """Whether a think section is open at the end of context; it may have been opened by the prompt."""
-        prose = context.ids[~np.isin(context.kinds, (SpanKind.CODE, SpanKind.INTERPRETER))]
+        prose = context.ids[(context.kinds != SpanKind.CODE) & (context.kinds != SpanKind.INTERPRETER)]
         text = self.tokenizer.decode(prose[-_THINK_WINDOW_TOKENS:].tolist())
         opened, closed = text.rfind(dialect.THINK_OPEN), text.rfind(dialect.THINK_CLOSE)
         if opened < 0 and closed < 0:
-            sampled = context.kinds[np.isin(context.kinds, (SpanKind.THINK, SpanKind.ANSWER))]
+            sampled = context.kinds[_is_prose(context.kinds)]
             return len(sampled) > 0 and sampled[-1] == SpanKind.THINK
         return opened > closed
 
 
 _THINK_WINDOW_TOKENS = 32
+
+
+def _is_prose(kinds: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+    return (kinds == SpanKind.THINK) | (kinds == SpanKind.ANSWER)
 
 
 def kinds_of(parts: Sequence[str], spans: Sequence[tuple[int, SpanKind]]) -> tuple[int, ...]:

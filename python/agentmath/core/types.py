@@ -125,7 +125,7 @@ class Demonstration:
     """One tool output fewer than turns, or empty while the programs have not been run."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class Tokens:
     """Struct of arrays over T tokens; all four arrays have the same length."""
 
@@ -144,6 +144,9 @@ class Tokens:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def __repr__(self) -> str:
+        return f"Tokens({len(self)} tokens, {int(self.trainable.sum())} trainable)"
 
     @property
     def trainable(self) -> npt.NDArray[np.bool_]:

@@ -79,7 +79,15 @@ class Parts:
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the run's one event loop; Ctrl-C cancels it."""
-        return self.runner.run(coroutine)
+        results: list[T] = []
+
+        async def main() -> None:
+            results.append(await coroutine)
+
+        # Not as main's own result: the runner puts its signal handlers back afterwards, and the standard library then
+        # writes out the finished task with its result, which for a step's trajectories takes as long as sampling them.
+        self.runner.run(main())
+        return results[0]
 
     def score(self, groups: Sequence[Group]) -> None:
         """Set the rewards of finished trajectories."""
