@@ -103,7 +103,7 @@ def policy_loss(
     after a rollout, which then needs no pass of its own); or, with neither, it is mu and w = 1.
 
     Args:
-        hidden: [T, D] float32, bfloat16 or float64; lm_head_weight: [V, D]; targets: [T] ids; mask: [T] bool, None for all.
+        hidden: [T, D] float32, bfloat16 or float64; lm_head_weight: [V, D]; targets: [T] ids; mask: [T] bool or None.
         advantages, behaviour_logprobs, proximal_logprobs: [T] float.
         num_trainable_tokens: the normaliser, counted once over all micro-batches and ranks of the update.
         row_weights: [T] factor of each row, for the aggregation modes; None is 1 everywhere (token-mean).

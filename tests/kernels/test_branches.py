@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from agentmath_kernels.attention import ragged_attention
 from agentmath_kernels.branches import NO_PARENT, BranchedRows
 from agentmath_kernels.rows import PackedRows
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 HEADS, KEY_HEADS, DIM = 4, 2, 8
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from agentmath.config.load import diff_recipes, dump_recipe, load_recipe
 from agentmath.config.recipe import Recipe
-from agentmath.core.errors import ConfigError
+from agentmath.core.errors import ConfigError, Interrupted
 from agentmath.orchestration.build import Parts, open_parts
 from agentmath.orchestration.state import RunState
 from agentmath.rollout import parking
@@ -42,7 +42,8 @@ class Run:
 def open_run(recipe: Recipe, resume: Path | None) -> Iterator[Run]:
     """A new run, or the one in `resume` at its newest checkpoint with everything recorded later cut off.
 
-    Raises ConfigError when the directory holds another run, or when the recipe differs from the run's own.
+    Raises ConfigError when the directory holds another run, or when the recipe differs from the run's own; Interrupted
+    when Ctrl-C ends what is done with it.
     """
     if resume is not None:
         refuse_changed_recipe(recipe, resume)
@@ -55,7 +56,13 @@ def open_run(recipe: Recipe, resume: Path | None) -> Iterator[Run]:
             else:
                 restore(parts, directory)
             with MetricsWriter(directory, recipe.telemetry, resumed=resume is not None) as writer:
-                yield Run(parts=parts, directory=directory, writer=writer)
+                try:
+                    yield Run(parts=parts, directory=directory, writer=writer)
+                except KeyboardInterrupt as error:
+                    raise Interrupted(
+                        "stopped by Ctrl-C; the run goes on from its last checkpoint with: "
+                        f"agentmath rl --resume {directory.path}"
+                    ) from error
 
 
 def refuse_changed_recipe(recipe: Recipe, resume: Path) -> None:
