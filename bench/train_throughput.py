@@ -181,9 +181,9 @@ class Theirs:
 
     def steps(self, count: int) -> list[tuple[float, int, dict[str, float]]]:
         """(seconds, tokens, no stages) of each of count steps; building the trainer is not counted."""
-        from datasets import Dataset
+        from datasets import Dataset  # pyright: ignore[reportMissingImports]
         from transformers import TrainerCallback
-        from trl import GRPOConfig, GRPOTrainer
+        from trl import GRPOConfig, GRPOTrainer  # pyright: ignore[reportMissingImports]
 
         marks: list[float] = []
 

@@ -14,10 +14,12 @@ from agentmath_kernels.rows import PackedRows
 HEADS, KEY_HEADS, DIM = 4, 2, 8
 
 
-def draw(num_tokens: int, seed: int) -> list[torch.Tensor]:
+def draw(num_tokens: int, seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     g = torch.Generator().manual_seed(seed)
-    shapes = [(num_tokens, HEADS, DIM), (num_tokens, KEY_HEADS, DIM), (num_tokens, KEY_HEADS, DIM)]
-    return [torch.randn(*shape, generator=g, dtype=torch.float64) for shape in shapes]
+    query, key, value = (
+        torch.randn(num_tokens, heads, DIM, generator=g, dtype=torch.float64) for heads in (HEADS, KEY_HEADS, KEY_HEADS)
+    )
+    return query, key, value
 
 
 @settings(max_examples=40, deadline=None)
@@ -31,17 +33,20 @@ def test_branches_equal_whole_rows_forward_and_backward(tree: list[tuple[int, li
     lengths = roots + [own for _, branches in tree for own in branches]
     parents = [NO_PARENT] * len(roots) + [i for i, (_, branches) in enumerate(tree) for _ in branches]
     starts = [sum(lengths[:i]) for i in range(len(lengths))]
-    shared = [x.requires_grad_() for x in draw(sum(lengths), len(lengths))]
-    out = ragged_attention(*shared, BranchedRows.of(lengths, parents), layer=0, scale=0.3)
+    q, k, v = (x.requires_grad_() for x in draw(sum(lengths), len(lengths)))
+    shared = [q, k, v]
+    out = ragged_attention(q, k, v, BranchedRows.of(lengths, parents), layer=0, scale=0.3)
     weight = torch.randn(out.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     found = torch.autograd.grad((out * weight).sum(), shared)
 
-    whole = [x.detach().requires_grad_() for x in shared]
+    q, k, v = (x.detach().requires_grad_() for x in shared)
+    whole = [q, k, v]
     expected = torch.empty_like(out)
     for row, (length, parent) in enumerate(zip(lengths, parents, strict=True)):
         above = [] if parent < 0 else list(range(starts[parent], starts[parent] + lengths[parent]))
         tokens = torch.tensor(above + list(range(starts[row], starts[row] + length)))
-        part = ragged_attention(*(x[tokens] for x in whole), PackedRows.of([len(tokens)]), layer=0, scale=0.3)
+        rows = PackedRows.of([len(tokens)])
+        part = ragged_attention(q[tokens], k[tokens], v[tokens], rows, layer=0, scale=0.3)
         expected[starts[row] : starts[row] + length] = part[len(above) :]
     wanted = torch.autograd.grad((expected * weight).sum(), whole)
     torch.testing.assert_close(out, expected)

@@ -34,9 +34,8 @@ def test_a_zero_gradient_gives_a_zero_update():
 def test_ten_steps_stay_near_torchs_own_within_its_bfloat16():
     weights = [draw(24, 40, seed=1), draw(24, 40, seed=2), draw(40, 24, seed=3)]
     ours, theirs = ([Parameter(w.clone()) for w in weights] for _ in range(2))
-    settings = {"lr": 0.01, "weight_decay": 0.1}
-    mine = Muon(ours, **settings)
-    reference = torch.optim.Muon(theirs, adjust_lr_fn="match_rms_adamw", **settings)
+    mine = Muon(ours, lr=0.01, weight_decay=0.1)
+    reference = torch.optim.Muon(theirs, adjust_lr_fn="match_rms_adamw", lr=0.01, weight_decay=0.1)
     for step in range(10):
         for i, (p, q) in enumerate(zip(ours, theirs, strict=True)):
             p.grad = draw(*p.shape, seed=100 * step + i)
