@@ -21,6 +21,7 @@ import zlib
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -28,18 +29,18 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
+import numpy as np
 import torch
 from common import emit, record
 
-from agentmath.agents.single import SingleAgent
 from agentmath.algorithms import advantages
 from agentmath.config.algorithm import AlgorithmSection
 from agentmath.config.engine import EngineSection
 from agentmath.config.model import ModelSection
-from agentmath.config.prompt import PromptSection
 from agentmath.config.rollout import RolloutSection
 from agentmath.config.training import OptimizerSection, TrainingSection
-from agentmath.core.types import Group, Reward, Task
+from agentmath.core.interfaces import Action, Tokenizer
+from agentmath.core.types import Completion, Group, Reward, SpanKind, Task, Tokens, ToolCall, ToolResult
 from agentmath.data.demonstrations import demonstrations
 from agentmath.data.generators import arithmetic
 from agentmath.orchestration.build import build_engine
@@ -81,15 +82,42 @@ def verdict(text: str) -> float:
     return float(zlib.crc32(text.encode()) % 2)
 
 
+class Talker:
+    """An agent that only talks: whatever it says is one answer, ended by length."""
+
+    name, role, policy, stop = "talker", "reasoning", "policy", ()
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+
+    def prompt(self, task: Task) -> Tokens:
+        return Tokens.inserted(self.tokenizer.encode(task.question + "\n", allow_special=False), SpanKind.PROMPT)
+
+    def read(self, context: Tokens, completion: Completion) -> Action:
+        tokens = Tokens(
+            ids=completion.ids,
+            logprobs=completion.logprobs,
+            kinds=np.full(len(completion.ids), SpanKind.ANSWER, dtype=np.uint8),
+            versions=completion.versions,
+        )
+        return Action(tokens=tokens, stop_reason=completion.stop_reason)
+
+    def insert(self, result: ToolResult | str) -> Tokens:
+        raise AssertionError("the benchmark runs no tool")
+
+    def answer_text(self, sampled: Tokens) -> str:
+        return ""
+
+
 class NoTool:
-    """Never called: no program is ever closed."""
+    """Never called."""
 
     name = "code"
 
     async def open(self) -> str:
         raise AssertionError("the benchmark runs no tool")
 
-    async def run(self, call: Any, session: str) -> Any:
+    async def run(self, call: ToolCall, session: str) -> ToolResult:
         raise AssertionError("the benchmark runs no tool")
 
     async def close(self, session: str) -> None:
@@ -103,7 +131,8 @@ class Ours:
         self.shape, self.policy, self.tasks = shape, policy, tasks
         # No end token and no stop text: every completion has exactly `new` tokens.
         policy.tokenizer.eos_ids = ()
-        context = max(map(len, (self._agent(policy).prompt(t) for t in tasks))) + shape.new + 8
+        agent = Talker(policy.tokenizer)
+        context = max(len(agent.prompt(t)) for t in tasks) + shape.new + 8
         rows = shape.prompts * shape.group
         self.engine = build_engine(policy, EngineSection(max_rows=rows, max_context_tokens=context))
         section = RolloutSection(
@@ -113,7 +142,6 @@ class Ours:
             max_context_tokens=context,
             max_staleness=0,
         )
-        agent = self._agent(policy)
         self.collector = Collector(
             stage=Stage(
                 agent=agent,
@@ -134,12 +162,6 @@ class Ours:
         )
         self.num_steps = 0
 
-    @staticmethod
-    def _agent(policy: Policy) -> SingleAgent:
-        return SingleAgent(
-            tokenizer=policy.tokenizer, section=PromptSection(chat=False), max_tool_output_tokens=8, stop=()
-        )
-
     def steps(self, count: int) -> list[tuple[float, int, dict[str, float]]]:
         """(seconds, tokens, seconds per stage) of each of count steps."""
         with asyncio.Runner() as runner:
@@ -154,7 +176,7 @@ class Ours:
             self._reward(groups)
         with clock.stage("train"):
             advantages.assign(groups, self.settings.algorithm)
-            made = samples.from_groups(groups, {"solver": "policy"})
+            made = samples.from_groups(groups, {"talker": "policy"})
             step.train_step(self.policy, self.optimizer, made.samples, self.settings, step=self.num_steps)
         self.num_steps += 1
         with clock.stage("publish"):
@@ -285,13 +307,16 @@ def main() -> None:
     parser.add_argument("--without-trl", action="store_true")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads or len(os.sched_getaffinity(0)))
+    has_trl = find_spec("trl") is not None
+    if not has_trl and not arguments.without_trl:
+        print("TRL is not installed, agentmath is measured alone: pip install 'agentmath[bench]'", file=sys.stderr)
     rows: list[dict[str, Any]] = []
     for name in arguments.models:
         rows += compare(
             shapes(arguments.smollm2)[name],
             rounds=arguments.rounds,
             steps_per_round=arguments.steps,
-            with_trl=not arguments.without_trl,
+            with_trl=has_trl and not arguments.without_trl,
         )
     rates = {(r["model"], r["system"]): r["tokens_per_second"] for r in rows}
     ratio = {m: rates[m, "agentmath"] / rates[m, "trl"] for m in arguments.models if (m, "trl") in rates}
