@@ -15,7 +15,7 @@ def rows(*overrides: str) -> dict[tuple[str, str], Row]:
 
 
 def test_a_step_of_16_tasks_and_8_samples_is_128_trajectories() -> None:
-    found = rows()
+    found = rows("--training.steps=50", "--sft.steps=220")
     rl = "reinforcement learning"
     assert found[rl, "trajectories per step"].value == 128
     assert found[rl, "sampled tokens per step"].value == 128 * 64
@@ -46,7 +46,7 @@ def test_micro_batches_hold_whole_trajectories(overrides: list[str], passes: int
 
 
 def test_memory_of_the_new_model_by_hand() -> None:
-    found = rows()
+    found = rows("--training.steps=50", "--sft.steps=220")
     # 480 x 128 embeddings, shared with the head; a layer has 2 x 128 x 32 x (4 + 2) for attention, 3 x 128 x 384 for
     # the feed-forward and 2 x 128 for norms; one norm at the end
     parameters = 480 * 128 + 3 * (49_152 + 147_456 + 256) + 128

@@ -113,8 +113,11 @@ def test_supervised_training_from_a_file_needs_no_source() -> None:
         (["--algorithm.advantage=dr_grpo", "--algorithm.std_floor=0.1"], "algorithm.std_floor has no effect"),
         (["--algorithm.dynamic_sampling=false", "--rollout.max_refills=1"], "rollout.max_refills has no effect"),
         (["--rollout.max_tool_calls=0", "--reward.tool_beta=1"], "reward.tool_beta has no effect"),
-        (["--evaluation.every_steps=50"], "evaluation.every_steps = 50 has no effect"),
-        (["--optimizer.warmup_steps=50"], "optimizer.warmup_steps = 50: 50 steps never get past the warm-up"),
+        (["--evaluation.every_steps=50", "--training.steps=50"], "evaluation.every_steps = 50 has no effect"),
+        (
+            ["--optimizer.warmup_steps=50", "--training.steps=50"],
+            "optimizer.warmup_steps = 50: 50 steps never get past the warm-up",
+        ),
         (["--sft.steps=0"], "no effect: sft.steps = 0 skips the supervised stage"),
         (["--sft.path=x"], "sft.tool_share, sft.num_demonstrations have no effect"),
         (["--sandbox.wall_seconds=1"], "sandbox.cpu_seconds = 2.0 has no effect"),
