@@ -160,7 +160,8 @@ def build_policy(recipe: Recipe, pool: Pool, model_path: Path | None = None) -> 
     policy = load_policy(section, name="policy", seed=recipe.run.seed, corpus=corpus)
     check_tags(policy.tokenizer, (*dialect.TAGS, "\\boxed{1}"))
     if recipe.prompt.chat:
-        check_template(policy.tokenizer, system=bool(recipe.prompt.system))
+        # A trajectory is one assistant message, tool output included: there is no older answer to rewrite.
+        check_template(policy.tokenizer, system=bool(recipe.prompt.system), num_answers=1)
     return policy
 
 
