@@ -7,10 +7,7 @@ from dataclasses import dataclass
 
 from agentmath.config.algorithm import AlgorithmSection
 from agentmath.core.errors import TrainingError
-from agentmath.core.types import Group, StopReason, Trajectory
-
-FAILURES = frozenset({StopReason.ERROR, StopReason.ABORTED})
-"""Ends that are not the model's doing: a failed infrastructure is not a wrong answer."""
+from agentmath.core.types import INFRASTRUCTURE_ENDS, Group, Trajectory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +52,7 @@ def _failed(trajectory: Trajectory) -> bool:
             f"task {trajectory.task.id!r}, sample {trajectory.sample_index} is unfinished "
             f"(stop reason {trajectory.stop_reason}): park it, only finished groups are trained on"
         )
-    return trajectory.stop_reason in FAILURES
+    return trajectory.stop_reason in INFRASTRUCTURE_ENDS
 
 
 def _lesson(survivors: Sequence[Trajectory]) -> str | None:

@@ -67,6 +67,10 @@ class StopReason(StrEnum):
     """Cancelled from outside."""
 
 
+INFRASTRUCTURE_ENDS = frozenset({StopReason.ERROR, StopReason.ABORTED})
+"""Ends that are not the model's doing: such a trajectory gets no reward and is not trained on."""
+
+
 class ToolStatus(StrEnum):
     """What became of a tool call, from kernel facts."""
 

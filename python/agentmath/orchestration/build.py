@@ -21,6 +21,7 @@ from agentmath.core.interfaces import Tokenizer
 from agentmath.core.types import Group, Limits
 from agentmath.data.demonstrations import demonstrations
 from agentmath.data.mixture import Pool, TaskStream, load_pool
+from agentmath.data.sources import GENERATORS
 from agentmath.engines.transformers_engine import TransformersEngine
 from agentmath.formats import agentmath as dialect
 from agentmath.orchestration.state import RunState
@@ -36,8 +37,6 @@ from agentmath.training.step import StepSettings
 from agentmath.training.tokenizer import check_tags, check_template
 
 T = TypeVar("T")
-GENERATED = ("arithmetic", "two_step")
-"""Kinds of data that need no file."""
 _NUM_CORPUS_TASKS = 4000
 """Demonstrations that a new tokenizer is trained on."""
 
@@ -150,7 +149,7 @@ def assemble(
 
 def used_sources(sections: Sequence[DataSection]) -> list[DataSection]:
     """Sources that have something to read: an evaluation set without a file is left out."""
-    return [s for s in sections if s.path or s.kind in GENERATED or s.role != "eval"]
+    return [s for s in sections if s.path or s.kind in GENERATORS or s.role != "eval"]
 
 
 def build_policy(recipe: Recipe, pool: Pool, model_path: Path | None = None) -> Policy:

@@ -9,11 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from agentmath.config.reward import RewardSection
-from agentmath.core.types import Group, Reward, StopReason, Trajectory
+from agentmath.core.types import INFRASTRUCTURE_ENDS, Group, Reward, Trajectory
 from agentmath.rewards.answer import grade
-
-UNSCORED = frozenset({StopReason.ERROR, StopReason.ABORTED})
-"""Endings that say nothing about the model: such trajectories get no reward."""
 
 
 def score(groups: Iterable[Group], section: RewardSection, model_text: Callable[[Trajectory], str]) -> None:
@@ -23,7 +20,7 @@ def score(groups: Iterable[Group], section: RewardSection, model_text: Callable[
     """
     for group in groups:
         for trajectory in group.trajectories:
-            if trajectory.is_finished and trajectory.stop_reason not in UNSCORED:
+            if trajectory.is_finished and trajectory.stop_reason not in INFRASTRUCTURE_ENDS:
                 trajectory.reward = reward_of(trajectory, section, model_text(trajectory))
             else:
                 trajectory.reward = None
