@@ -14,6 +14,11 @@ void PutU32(std::string* out, std::uint32_t value) {
   for (int shift = 0; shift < 32; shift += 8) out->push_back(static_cast<char>(value >> shift));
 }
 
+void PutU64(std::string* out, std::uint64_t value) {
+  PutU32(out, static_cast<std::uint32_t>(value));
+  PutU32(out, static_cast<std::uint32_t>(value >> 32));
+}
+
 class Reader {
  public:
   explicit Reader(std::string_view bytes) : bytes_(bytes) {}
@@ -45,6 +50,20 @@ class Reader {
 };
 
 }  // namespace
+
+std::string EncodeCommand(const Command& command) {
+  std::string out;
+  out.reserve(32 + command.code.size() + command.input.size());
+  PutU32(&out, command.sequence);
+  out.push_back(command.is_final ? 1 : 0);
+  out.push_back(command.seed ? 1 : 0);
+  PutU64(&out, command.seed.value_or(0));
+  PutU32(&out, static_cast<std::uint32_t>(command.code.size()));
+  PutU32(&out, static_cast<std::uint32_t>(command.input.size()));
+  out.append(command.code);
+  out.append(command.input);
+  return out;
+}
 
 std::string EncodeReport(const Report& report) {
   const std::string_view value = std::string_view(report.value).substr(0, kMaxTextBytes);

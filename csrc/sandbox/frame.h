@@ -1,15 +1,34 @@
-// The report a child sends after each block: what model code says about itself. Hostile input.
+// What supervisor and child say to each other on the child's channel (little endian, texts in
+// UTF-8).
+//
+// A command hands over one block of code:
+//
+//   u32 sequence | u8 is_final | u8 is_seeded | u64 seed | u32 bytes of code | u32 bytes of input
+//   | code | input
+//
+// The report a child sends after each block is what model code says about itself. Hostile input.
 //
 //   u32 length of the rest | u8 outcome | u8 has_value | u32 sequence | i32 exit_code
-//   | u32 length, value | u32 length, error            (little endian, texts in UTF-8)
+//   | u32 length, value | u32 length, error
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
 namespace agentmath::sandbox {
+
+struct Command {
+  std::uint32_t sequence = 0;
+  bool is_final = false;  // the child exits after it
+  std::optional<std::uint64_t> seed;
+  std::string_view code;
+  std::string_view input;
+};
+
+std::string EncodeCommand(const Command& command);
 
 constexpr std::size_t kMaxReportBytes = 64 << 10;
 

@@ -38,7 +38,7 @@ void Harden(const Hardening& hardening) {
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) throw SystemError("set no_new_privs");
   if (hardening.landlock_ruleset >= 0) RestrictSelf(hardening.landlock_ruleset);
   CloseFrom(hardening.first_closed_fd);
-  ApplyLimits(hardening.limits);
+  if (hardening.has_limits) ApplyLimits(hardening.limits);
   DropCapabilities();
   HideMemory();
   // After the change of credentials, which clears it.

@@ -9,6 +9,7 @@
 namespace agentmath::sandbox {
 
 struct Hardening {
+  bool has_limits = true;
   ResourceLimits limits;
   pid_t parent = 0;                // whose death ends this process
   int first_closed_fd = 4;         // this descriptor and all above it are closed

@@ -54,6 +54,7 @@ void EnterNamespaces(const Namespaces& wanted) {
   const gid_t gid = getegid();
   int flags = 0;
   if (wanted.user) flags |= CLONE_NEWUSER;
+  if (wanted.pid) flags |= CLONE_NEWPID;
   if (wanted.net) flags |= CLONE_NEWNET;
   if (wanted.ipc) flags |= CLONE_NEWIPC;
   if (wanted.uts) flags |= CLONE_NEWUTS;

@@ -10,6 +10,7 @@ namespace agentmath::sandbox {
 
 struct Namespaces {
   bool user = false;
+  bool pid = false;  // of processes forked afterwards; the first of them is its process 1
   bool net = false;
   bool ipc = false;
   bool uts = false;

@@ -79,6 +79,17 @@ void TrySeccomp() {
   if (fd >= 0 || errno != EPERM) throw Error("the filter was installed but did not act");
 }
 
+void TryPidNamespace(const Namespaces& wanted) {
+  EnterNamespaces(wanted);
+  const pid_t child = fork();
+  if (child < 0) throw SystemError("fork into the new namespace");
+  if (child == 0) _exit(getpid() == 1 ? 0 : 1);
+  int status = 0;
+  if (waitpid(child, &status, 0) != child || status != 0) {
+    throw Error("the first process of the new namespace is not process 1");
+  }
+}
+
 void TryLandlock() {
   SetNoNewPrivileges();
   RestrictSelf(MakeLandlockRuleset({}, {"/dev/null"}, {}));
@@ -116,10 +127,12 @@ std::vector<Probe> ProbeLayers(const std::string& scratch_base, bool wants_user_
     wanted.*which = true;
     return wanted;
   };
+  const Namespaces pid = with(&Namespaces::pid);
   const Namespaces net = with(&Namespaces::net);
   const Namespaces ipc = with(&Namespaces::ipc);
   const Namespaces uts = with(&Namespaces::uts);
   const Namespaces mount = with(&Namespaces::mount);
+  probes.push_back(Try("pid_namespace", [pid] { TryPidNamespace(pid); }));
   probes.push_back(Try("net_namespace", [net] { EnterNamespaces(net); }));
   probes.push_back(Try("ipc_namespace", [ipc] { EnterNamespaces(ipc); }));
   probes.push_back(Try("uts_namespace", [uts] { EnterNamespaces(uts); }));

@@ -17,9 +17,9 @@ struct Probe {
 // reason.
 Probe ProbeUidDrop(unsigned id, const std::vector<std::string>& needed);
 
-// no_new_privs, rlimits, seccomp, landlock, user_namespace, net_namespace, ipc_namespace,
-// uts_namespace, mount_namespace (with a tmpfs at `scratch_base`), in this order. The other
-// namespaces are tried inside a user namespace when there is one and it is wanted.
+// no_new_privs, rlimits, seccomp, landlock, user_namespace, pid_namespace, net_namespace,
+// ipc_namespace, uts_namespace, mount_namespace (with a tmpfs at `scratch_base`), in this order.
+// The other namespaces are tried inside a user namespace when there is one and it is wanted.
 std::vector<Probe> ProbeLayers(const std::string& scratch_base, bool wants_user_namespace);
 
 }  // namespace agentmath::sandbox

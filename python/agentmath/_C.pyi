@@ -1,6 +1,7 @@
 """Compiled core of agentmath. Each room is a submodule; here a class, since one stub file cannot hold modules."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -9,11 +10,6 @@ Floats = npt.NDArray[np.float32]
 
 class sandbox:
     """What runs between fork and model code. Linux only; functions raise RuntimeError with the system's reason."""
-
-    class Policy:
-        """Which syscalls model code may make."""
-
-        def __init__(self, *, allow_metadata: bool) -> None: ...
 
     @staticmethod
     def probe_layers(scratch_base: str, wants_user_namespace: bool) -> list[tuple[str, bool, str]]:
@@ -28,48 +24,22 @@ class sandbox:
         """Give up root for uid and gid `id`."""
 
     @staticmethod
-    def enter_namespaces(*, user: bool, net: bool, ipc: bool, uts: bool, mount: bool) -> None:
-        """Move this single-threaded process into new namespaces."""
+    def enter_namespaces(layers: Set[str]) -> None:
+        """Move this single-threaded process into those of the layers that are namespaces."""
 
     @staticmethod
     def close_mounts(scratch_base: str) -> None:
         """Make all mounts read-only, hide /proc, put a tmpfs at scratch_base."""
 
     @staticmethod
-    def mount_scratch(path: str, max_bytes: int, max_files: int) -> None:
-        """Make a folder with a size-limited tmpfs on it."""
+    def serve_zygote(
+        *, control: int, trainer: int, statm: int, layers: Set[str], scratch_base: str, readable: Sequence[str]
+    ) -> bool:
+        """Fork and reap on request; True in each hardened child, False at the end.
 
-    @staticmethod
-    def unmount_scratch(path: str) -> None:
-        """Undo mount_scratch, contents included."""
-
-    @staticmethod
-    def landlock_version() -> int:
-        """The kernel's Landlock version, 0 without it."""
-
-    @staticmethod
-    def make_landlock_ruleset(readable: Sequence[str], devices: Sequence[str], writable: Sequence[str]) -> int:
-        """Descriptor of a ruleset; the caller closes it."""
-
-    @staticmethod
-    def parse_statm(text: bytes) -> tuple[int, int]:
-        """(address space bytes, data bytes) from /proc/PID/statm."""
-
-    @staticmethod
-    def harden(
-        *,
-        parent: int,
-        first_closed_fd: int,
-        landlock_ruleset: int,
-        policy: Policy | None,
-        address_space_bytes: int,
-        data_bytes: int,
-        file_bytes: int,
-        stack_bytes: int,
-        open_files: int,
-        processes: int,
-    ) -> None:
-        """All that a child does to itself before model code; raises at the first failing step."""
+        control: SOCK_SEQPACKET to the supervisor. trainer: a pidfd whose end ends all, or -1. statm: this process's
+        /proc/self/statm. layers: those in force.
+        """
 
     @staticmethod
     def hide_memory() -> None:
@@ -79,9 +49,66 @@ class sandbox:
     def encode_report(outcome: int, sequence: int, exit_code: int, value: bytes | None, error: bytes) -> bytes:
         """Frame of a child's report."""
 
-    @staticmethod
-    def parse_report(buffer: bytes) -> tuple[int, int, int, int, bytes | None, bytes] | None:
-        """(bytes used, outcome, sequence, exit code, value, error) or None; ValueError when malformed."""
+    class Bounds:
+        """Limits on one execution, as numbers."""
+
+        def __init__(
+            self, *, cpu_seconds: float, wall_seconds: float, memory_bytes: int, output_bytes: int, file_bytes: int
+        ) -> None: ...
+
+    class Supervisor:
+        """Runs executions on a thread of its own. Every method may be called from any thread.
+
+        Results are tuples that begin with the number of the request and what happened: (0, "ready", description),
+        (number, "failed", why) with number 0 for everything, (number, "closed", ""), and for executions
+        (number, status, facts, texts), the names of both as in ToolResult.
+        """
+
+        def __init__(
+            self,
+            *,
+            command: Sequence[str],
+            environment: Sequence[str],
+            kinds: Sequence[tuple[str, Sequence[str]]],
+            bounds: sandbox.Bounds,
+            num_workers: int,
+            queue_seconds: float,
+            forks_per_zygote: int,
+        ) -> None:
+            """Start the thread and the first zygote. kinds: set-up message and loaded modules of each zygote."""
+
+        def submit(
+            self,
+            code: bytes,
+            input: bytes,
+            bounds: sandbox.Bounds,
+            *,
+            session: int,
+            seed: int | None,
+            is_awaited: bool,
+        ) -> int:
+            """Number of the execution; session 0 for none. is_awaited: the result is kept for wait()."""
+
+        def open_session(self) -> int: ...
+        def close_session(self, session: int) -> int:
+            """Number of the request."""
+
+        def cancel(self, number: int) -> None:
+            """End an execution, its session included; its result is still given."""
+
+        @property
+        def results_fd(self) -> int:
+            """Readable whenever take() has results."""
+
+        def take(self) -> list[tuple[Any, ...]]: ...
+        def wait(self, number: int, seconds: float) -> tuple[Any, ...] | None:
+            """The awaited result; None if it has not come within that time."""
+
+        def forget(self, number: int) -> None:
+            """Nobody will wait for this result any more."""
+
+        def close(self) -> None:
+            """End all processes; returns when they are gone."""
 
 class decode:
     """Operators between the matrix products of one decoding step: float32, C order, results written in place."""

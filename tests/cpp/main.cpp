@@ -4,9 +4,11 @@
 #include <string>
 
 #include "check.h"
+#include "sandbox/stand_in.h"
 
 int main(int argc, char** argv) {
   const std::string wanted = argc > 1 ? argv[1] : "";
+  if (wanted == "--zygote") stand_in::RunZygote();
   int passed = 0;
   int failed = 0;
   for (const check::Case& test : check::Cases()) {

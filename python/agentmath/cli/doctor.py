@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import importlib
 import importlib.util
@@ -17,14 +16,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from agentmath.config.sandbox import SandboxSection
+from agentmath.cli.isolation import examine_sandbox
 from agentmath.core.errors import SandboxError
 from agentmath.core.types import ToolStatus
-
-if TYPE_CHECKING:
-    from agentmath.sandbox.layers import Layer
 
 _OLDEST_PYTHON = (3, 11)
 _LITTLE_DISK_BYTES = 4 << 30
@@ -170,7 +165,7 @@ def _compilers() -> Iterator[Finding]:
 def _sandbox() -> Iterator[Finding]:
     area = "sandbox"
     try:
-        layers, status = asyncio.run(_try_sandbox())
+        layers, status = examine_sandbox()
     except (SandboxError, ImportError) as error:
         cost = f"no program of a model can be run ({error})"
         yield Finding(area=area, name="execution", value="", is_present=False, is_needed=True, cost=cost)
@@ -183,17 +178,6 @@ def _sandbox() -> Iterator[Finding]:
         cost = f"leaves open: {layer.leaves_open}" + (f" ({layer.why_not})" if layer.why_not else "")
         value = "in force" if layer.in_force else ""
         yield Finding(area=area, name=layer.name, value=value, is_present=layer.in_force, cost=cost)
-
-
-async def _try_sandbox() -> tuple[tuple[Layer, ...], ToolStatus]:
-    """The isolation layers of this machine, and how a small program ended in them."""
-    from agentmath.sandbox.local import open_sandbox
-
-    sandbox = await open_sandbox(SandboxSection(num_workers=1))
-    try:
-        return sandbox.report(), (await sandbox.execute("print(6 * 7)")).status
-    finally:
-        await sandbox.close()
 
 
 def _packages() -> Iterator[Finding]:

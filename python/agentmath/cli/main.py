@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from agentmath.cli import sandbox
 from agentmath.cli.errors import guarded, report, warn
 from agentmath.core.errors import ConfigError, Interrupted
 
@@ -25,6 +26,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+app.add_typer(sandbox.app)
 
 _WITH_OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
 _USAGE = "RECIPE [--section.key VALUE]... [OPTIONS]"

@@ -16,10 +16,11 @@ class SandboxSection(Section):
     """Executions at the same time; 0 takes the number of cores."""
     cpu_seconds: float = Field(default=2.0, gt=0)
     wall_seconds: float = Field(default=10.0, gt=0)
-    memory_bytes: int = Field(default=512 << 20, gt=0)
+    memory_bytes: int = Field(default=512 << 20, ge=16 << 20)
     output_bytes: int = Field(default=64 << 10, gt=0)
     file_bytes: int = Field(default=16 << 20, ge=0)
     queue_seconds: float = Field(default=60.0, gt=0)
     """How long a call may wait for a free worker."""
-    preload: tuple[str, ...] = ()
-    """Modules imported once before any snippet runs, e.g. ("numpy", "sympy")."""
+    preload: tuple[str, ...] = ("numpy", "sympy")
+    """Modules that take long to import: a second zygote holds them ready as soon as code names one. Those that are not
+    installed are left out."""

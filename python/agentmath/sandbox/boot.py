@@ -1,46 +1,38 @@
-"""Entry point of the sandbox process: `python -I -S boot.py SOCKET_FD EXTENSION_FILE`.
+"""Entry point of a zygote: `python -s -P -S -B boot.py EXTENSION_FILE`, with the supervisor at descriptor 3.
 
--I and -S keep site hooks and the caller's environment out; so the package is found from this file's own place and the
-compiled part from the path given. The process then splits: the parent supervises, its child is the zygote.
+-s, -P and -S keep site hooks out, and the environment is the supervisor's choice; so the package is found from this
+file's own place and the compiled part from the path given.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
-import resource
 import socket
 import sys
 from types import ModuleType
 
-_MAX_DESCRIPTORS = 1 << 16
+_CONTROL = 3
+_MAX_SETUP_BYTES = 1 << 16
+_MAX_DESCRIPTORS = 1 << 20
 
 
 def main() -> None:
+    os.closerange(_CONTROL + 1, _MAX_DESCRIPTORS)  # what the trainer's libraries left open to heirs
+    os.chdir("/")
     package_root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     sys.path.append(package_root)
-    core = _load_core(sys.argv[2]).sandbox
-    from agentmath.sandbox import wire
+    core = _load_core(sys.argv[1]).sandbox
+    from agentmath.sandbox import zygote
 
-    trainer = socket.socket(fileno=int(sys.argv[1]))
-    _allow_many_descriptors()
-    setup = wire.receive_one(trainer)
+    control = socket.socket(fileno=_CONTROL)
+    setup = json.loads(control.recv(_MAX_SETUP_BYTES) or b"null")
     if setup is None:
         return
-    ours, zygotes = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    pid = os.fork()
-    if pid == 0:
-        from agentmath.sandbox import zygote
-
-        trainer.close()
-        ours.close()
-        sys.path.remove(package_root)
-        sys.path.extend(setup["library_paths"])
-        zygote.serve(zygotes, core, setup)
-    from agentmath.sandbox import supervisor
-
-    zygotes.close()
-    supervisor.run(trainer, ours, core, zygote_pid=pid, setup=setup)
+    sys.path.remove(package_root)
+    sys.path.extend(setup["library_paths"])
+    zygote.serve(control, core, setup)
 
 
 def _load_core(path: str) -> ModuleType:
@@ -49,14 +41,6 @@ def _load_core(path: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-def _allow_many_descriptors() -> None:
-    """A live session costs the supervisor three. No more than that: where the kernel cannot close a range at once,
-    children close all that the limit allows one by one."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    soft = _MAX_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _MAX_DESCRIPTORS)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The zygote's side of isolation: the layers this machine allows, entering them, folders for children to write in.
+"""The zygote's side of isolation: which layers this machine allows, and entering them.
 
 Every layer is tried in a throw-away child first. A layer that was found and then fails to engage is an error, never a
 reason to go on without it.
@@ -7,15 +7,12 @@ reason to go on without it.
 from __future__ import annotations
 
 import os
-from typing import Any, NamedTuple
+from typing import Any
 
 SLOT_UID = 65534
 SCRATCH_PREFIX = "agentmath-sandbox-"
 _SCRATCH_PLACES = ("/mnt", "/srv", "/media", "/opt", "/home")
 _TEMPORARY_PLACES = ("/tmp", "/var/tmp", "/dev/shm")
-_DEVICES = ["/dev/null", "/dev/zero", "/dev/urandom", "/dev/random"]
-_MAX_FILES = 1024
-_MIN_SCRATCH_BYTES = 1 << 16
 
 Row = tuple[str, bool, str]
 
@@ -31,11 +28,6 @@ class Isolation:
 
     def has(self, layer: str) -> bool:
         return any(name == layer and in_force for name, in_force, _ in self.rows)
-
-    @property
-    def counts_processes_apart(self) -> bool:
-        """True where the kernel's count of this uid's processes holds nobody else's."""
-        return self.has("user_namespace") or self.has("uid_drop")
 
 
 def enter(core: Any, *, without: frozenset[str], needed_paths: list[str]) -> Isolation:
@@ -55,13 +47,7 @@ def enter(core: Any, *, without: frozenset[str], needed_paths: list[str]) -> Iso
         probed = [_without_place(row) if row[0] == "mount_namespace" else row for row in probed]
     isolation.rows.extend(_switched(row, without) for row in probed)
     _prefer_victim()
-    core.enter_namespaces(
-        user=isolation.has("user_namespace"),
-        net=isolation.has("net_namespace"),
-        ipc=isolation.has("ipc_namespace"),
-        uts=isolation.has("uts_namespace"),
-        mount=isolation.has("mount_namespace"),
-    )
+    core.enter_namespaces({name for name, in_force, _ in isolation.rows if in_force})
     if isolation.has("mount_namespace") and place is not None:
         core.close_mounts(place)
         isolation.scratch_base = place
@@ -106,91 +92,3 @@ def _prefer_victim() -> None:
             file.write("800")
     except OSError:
         return
-
-
-class Slot(NamedTuple):
-    """A scratch folder and the Landlock ruleset that opens it."""
-
-    path: str
-    max_bytes: int
-    ruleset: int
-    """Descriptor, -1 without Landlock."""
-
-
-class ScratchSlots:
-    """Scratch folders, used by one child at a time and handed on only when empty."""
-
-    def __init__(self, core: Any, isolation: Isolation, readable: list[str]) -> None:
-        self._core = core
-        self._has_mounts = isolation.has("mount_namespace")
-        self._has_landlock = isolation.has("landlock")
-        self._base = isolation.scratch_base
-        self._readable = readable
-        self._free: dict[int, list[Slot]] = {}
-        self._next_number = 0
-
-    def take(self, max_bytes: int) -> Slot:
-        """An empty folder of at least max_bytes. Raises OSError or RuntimeError when none can be made."""
-        max_bytes = max(max_bytes, _MIN_SCRATCH_BYTES)
-        free = self._free.get(max_bytes)
-        return free.pop() if free else self._make(max_bytes)
-
-    def give_back(self, slot: Slot) -> None:
-        """Take a folder back from a dead child."""
-        if self._is_empty(slot):
-            self._free.setdefault(slot.max_bytes, []).append(slot)
-            return
-        if slot.ruleset >= 0:
-            os.close(slot.ruleset)
-        self._remove(slot.path)
-
-    def close(self) -> None:
-        """Remove all folders; those still in use must have lost their child."""
-        if not self._has_mounts:
-            remove_tree(self._base)
-
-    def _make(self, max_bytes: int) -> Slot:
-        path = f"{self._base}/{self._next_number}"
-        self._next_number += 1
-        if self._has_mounts:
-            self._core.mount_scratch(path, max_bytes, _MAX_FILES)
-        else:
-            os.mkdir(path, 0o700)
-        ruleset = -1
-        if self._has_landlock:
-            ruleset = self._core.make_landlock_ruleset(self._readable, _DEVICES, [path])
-        return Slot(path, max_bytes, ruleset)
-
-    def _is_empty(self, slot: Slot) -> bool:
-        if self._has_mounts:
-            facts = os.statvfs(slot.path)
-            return facts.f_files - facts.f_ffree == 1 and facts.f_bfree == facts.f_blocks
-        return not os.listdir(slot.path)
-
-    def _remove(self, path: str) -> None:
-        if self._has_mounts:
-            self._core.unmount_scratch(path)
-        else:
-            remove_tree(path)
-
-
-def remove_tree(path: str) -> None:
-    """Remove a folder however deep it is, following no link: folders are moved to one flat place and emptied there."""
-    flat = path + ".removed"
-    os.mkdir(flat, 0o700)
-    os.rename(path, f"{flat}/0")
-    waiting, number = [0], 1
-    while waiting:
-        folder = f"{flat}/{waiting.pop()}"
-        with os.scandir(folder) as entries:
-            found = list(entries)
-        for entry in found:
-            if entry.is_dir(follow_symlinks=False):
-                os.chmod(entry.path, 0o700)  # moving a folder writes to it
-                os.rename(entry.path, f"{flat}/{number}")
-                waiting.append(number)
-                number += 1
-            else:
-                os.unlink(entry.path)
-        os.rmdir(folder)
-    os.rmdir(flat)

@@ -31,6 +31,7 @@ LEAVES_OPEN = {
     "landlock": "every file this user may read or write, where file permissions and read-only mounts do not stop it",
     "uid_drop": "files and processes that belong to this uid",
     "user_namespace": "capabilities of root if this process has them; the namespaces below need it",
+    "pid_namespace": "other processes' numbers can be told; seccomp alone keeps them from being signalled",
     "net_namespace": "the network is closed by seccomp alone",
     "ipc_namespace": "shared memory of other programs is closed by seccomp alone",
     "uts_namespace": "the host's name can be read",

@@ -1,7 +1,7 @@
 """The sandbox on this machine, as everybody else sees it.
 
-    execute -> Link.send -> supervisor -> child        (see the package's own docstring)
-            <- future    <- record     <-
+    execute -> Supervisor.submit -> its thread -> a child   (see the package's own docstring)
+            <- future            <- results_fd <-
 
 Nothing is bound to an event loop for longer than a call: the loop may be another one each time.
 """
@@ -9,22 +9,31 @@ Nothing is bound to an event loop for longer than a call: the loop may be anothe
 from __future__ import annotations
 
 import asyncio
-import itertools
+import importlib.util
+import json
+import os
+import resource
+import sys
+import time
 from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import partial
+from typing import Any
 
+from agentmath import _C
 from agentmath.config.sandbox import SandboxSection
 from agentmath.core.errors import SandboxError
 from agentmath.core.types import Limits, ToolResult, ToolStatus
-from agentmath.sandbox import layers, wire
-from agentmath.sandbox.fleet import Fleet
-from agentmath.sandbox.link import Link
+from agentmath.sandbox import boot, layers, library
+from agentmath.sandbox.identity import describe_python
 
-_GRACE_SECONDS = 15.0
-"""Beyond queue and wall time, after which the sandbox process is taken for stuck."""
-_CLOSE_SECONDS = 15.0
-_MAX_ATTEMPTS = 2
+_START_SECONDS = 130.0
+_GRACE_SECONDS = 30.0
+"""Beyond queue and wall time, after which the supervisor is taken for stuck."""
+_CLOSE_SECONDS = 30.0
+_SIGNAL_CHECK_SECONDS = 0.1
+_FORKS_PER_ZYGOTE = 20_000
+_DESCRIPTORS_WANTED = 1 << 16
+_KEPT_VARIABLES = ("LD_LIBRARY_PATH",)
+"""Without it an interpreter in an unusual place would not start; nothing secret lies in it."""
 _HIGHEST = {
     "cpu_seconds": 1e8,
     "wall_seconds": 1e8,
@@ -33,34 +42,7 @@ _HIGHEST = {
     "file_bytes": 1 << 60,
 }
 _MAY_BE_ZERO = ("output_bytes", "file_bytes")
-
-
-@dataclass(slots=True, eq=False)
-class _Session:
-    """Variables that live over several executions, in one process of one link."""
-
-    name: str
-    link: Link | None = None
-    """None until the first execution."""
-    has_state: bool = False
-    """True once a block ended: what followed cannot be repeated elsewhere."""
-    lost: str | None = None
-    """Why the state is gone through our fault."""
-
-
-@dataclass(slots=True, eq=False)
-class _Job:
-    """One call under way."""
-
-    number: int
-    message: wire.Message
-    future: asyncio.Future[ToolResult]
-    loop: asyncio.AbstractEventLoop
-    link: Link
-    session: _Session | None
-    patience_seconds: float
-    watchdog: asyncio.TimerHandle | None = None
-    attempts: int = 0
+_SESSION = "session-"
 
 
 async def open_sandbox(section: SandboxSection, *, without: Iterable[str] = ()) -> LocalSandbox:
@@ -69,14 +51,19 @@ async def open_sandbox(section: SandboxSection, *, without: Iterable[str] = ()) 
     Raises SandboxError when nothing can be run, or when `strict` misses a layer.
     """
     sandbox = LocalSandbox(section, without=without)
-    await sandbox.start()
+    try:
+        await sandbox.start()
+    except BaseException:
+        await sandbox.close()
+        raise
     return sandbox
 
 
 class LocalSandbox:
     """core.interfaces.Sandbox by local processes.
 
-    Used from one thread; several event loops one after another are fine.
+    The awaitable methods belong to one thread, in which several event loops one after another are fine;
+    execute_blocking may be called from any.
     """
 
     def __init__(self, section: SandboxSection, *, without: Iterable[str] = ()) -> None:
@@ -85,6 +72,9 @@ class LocalSandbox:
         unknown = sorted(left_out - set(layers.LEAVES_OPEN))
         if unknown:
             raise SandboxError(f"no such isolation layer: {unknown}; known: {list(layers.LEAVES_OPEN)}")
+        if "no_new_privs" in left_out:
+            raise SandboxError("no_new_privs cannot be left out: seccomp and Landlock need it")
+        self._mode: layers.Mode = section.mode
         self._queue_seconds = section.queue_seconds
         self._limits = Limits(
             cpu_seconds=section.cpu_seconds,
@@ -93,27 +83,52 @@ class LocalSandbox:
             output_bytes=section.output_bytes,
             file_bytes=section.file_bytes,
         )
-        self._fleet = Fleet(section, left_out, on_answer=self._on_answer, on_death=self._on_death)
-        self._jobs: dict[int, _Job] = {}
-        self._sessions: dict[str, _Session] = {}
-        self._closing: dict[int, tuple[Link, asyncio.Future[None]]] = {}
-        self._numbers = itertools.count(1)
+        self._layers: tuple[layers.Layer, ...] = ()
+        self._layer_names: tuple[str, ...] = ()
+        self._failure: str | None = None
         self._is_closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._started: asyncio.Future[None] | None = None
+        self._calls: dict[int, asyncio.Future[ToolResult]] = {}
+        self._closings: dict[int, asyncio.Future[None]] = {}
+        _allow_many_descriptors()
+        try:
+            self._supervisor = _C.sandbox.Supervisor(
+                command=[sys.executable, "-s", "-P", "-S", "-B", boot.__file__, _extension_file()],
+                environment=_environment(),
+                kinds=_kinds(section, left_out),
+                bounds=_bounds(self._limits),
+                num_workers=section.num_workers or len(os.sched_getaffinity(0)),
+                queue_seconds=section.queue_seconds,
+                forks_per_zygote=_FORKS_PER_ZYGOTE,
+            )
+        except RuntimeError as error:
+            raise SandboxError(f"the sandbox cannot be started: {error}") from error
 
     async def start(self) -> None:
-        """Start the processes; see open_sandbox."""
+        """Wait until the first process has said what it is. Raises SandboxError; see open_sandbox."""
+        loop = self._attach()
+        self._started = loop.create_future()
+        self._take()
         try:
-            await self._fleet.start()
-        except BaseException:
-            await self.close()
-            raise
+            await asyncio.wait_for(self._started, _START_SECONDS)
+        except TimeoutError:
+            raise SandboxError(f"the sandbox process did not start within {_START_SECONDS:g} s") from None
+        self._check_usable()
+        layers.check(self._mode, self._layers)
 
     def report(self) -> tuple[layers.Layer, ...]:
         """All layers: in force or why not, and what a missing one leaves open."""
-        return self._fleet.layers
+        return self._layers
 
     async def execute(
-        self, code: str, *, limits: Limits | None = None, session: str | None = None, stdin: bytes = b""
+        self,
+        code: str,
+        *,
+        limits: Limits | None = None,
+        session: str | None = None,
+        stdin: bytes = b"",
+        seed: int | None = None,
     ) -> ToolResult:
         """Run code; see core.interfaces.Sandbox. Cancelling the awaiting task kills the process, session included.
 
@@ -121,164 +136,219 @@ class LocalSandbox:
         closed or its process cannot be started any more.
         """
         self._check_usable()
-        owner = None
-        if session is not None:
-            owner = self._sessions.get(session)
-            if owner is None:
-                return self._result(ToolStatus.SESSION_LOST, f"there is no session {session!r}")
-            if owner.lost is not None:
-                return self._result(ToolStatus.SANDBOX_ERROR, owner.lost)
-        job = self._make_job(code, limits or self._limits, owner, stdin)
-        self._submit(job)
+        limits = limits or self._limits
+        loop = self._attach()
+        number = self._submit(code, limits, session=session, stdin=stdin, seed=seed, is_awaited=False)
+        future = self._calls[number] = loop.create_future()
+        watchdog = loop.call_later(self._patience_seconds(limits), self._give_up, future)
         try:
-            return await job.future
-        except asyncio.CancelledError:
-            if self._jobs.pop(job.number, None) is not None:
-                job.link.send({"do": "cancel", "job": job.number})
+            return await future
+        except BaseException:
+            if self._calls.pop(number, None) is not None:
+                self._supervisor.cancel(number)
             raise
         finally:
-            self._let_go(job)
+            watchdog.cancel()
+
+    def execute_blocking(
+        self,
+        code: str,
+        *,
+        limits: Limits | None = None,
+        session: str | None = None,
+        stdin: bytes = b"",
+        seed: int | None = None,
+    ) -> ToolResult:
+        """As execute, for callers without an event loop; other threads go on meanwhile."""
+        limits = limits or self._limits
+        number = self._submit(code, limits, session=session, stdin=stdin, seed=seed, is_awaited=True)
+        deadline = time.monotonic() + self._patience_seconds(limits)
+        try:
+            while (answer := self._supervisor.wait(number, _SIGNAL_CHECK_SECONDS)) is None:
+                if time.monotonic() > deadline:
+                    raise _stuck()
+        except BaseException:
+            self._supervisor.forget(number)
+            self._supervisor.cancel(number)
+            raise
+        if answer[1] == "failed":
+            raise SandboxError(answer[2])
+        return self._result(*answer[1:])
 
     async def open_session(self) -> str:
         """A new session; its process is made by the first execution."""
         self._check_usable()
-        name = f"session-{next(self._numbers)}"
-        self._sessions[name] = _Session(name)
-        return name
+        return f"{_SESSION}{self._supervisor.open_session()}"
 
     async def close_session(self, session: str) -> None:
         """End a session; returns when its process is gone. Unknown sessions are ignored."""
-        owner = self._sessions.pop(session, None)
-        if owner is None or owner.link is None or owner.link.is_dead or self._is_closed:
+        if self._is_closed or self._failure is not None:
             return
-        number = next(self._numbers)
-        loop = asyncio.get_running_loop()
-        owner.link.attach(loop)
-        future: asyncio.Future[None] = loop.create_future()
-        self._closing[number] = (owner.link, future)
-        owner.link.send({"do": "close", "session": session, "job": number})
-        watchdog = loop.call_later(_CLOSE_SECONDS, owner.link.kill)
+        loop = self._attach()
+        number = self._supervisor.close_session(_session_number(session))
+        future = self._closings[number] = loop.create_future()
+        watchdog = loop.call_later(_CLOSE_SECONDS, self._give_up, future)
         try:
             await future
         finally:
             watchdog.cancel()
-            self._closing.pop(number, None)
+            self._closings.pop(number, None)
 
     async def close(self) -> None:
         """End all processes. What is still running is answered as cancelled."""
+        if self._is_closed:
+            return
         self._is_closed = True
-        for job in list(self._jobs.values()):
-            self._settle(job, self._result(ToolStatus.CANCELLED, "the sandbox was closed"))
-        await self._fleet.close()
-        self._sessions.clear()
+        self._detach()
+        cancelled = self._result("cancelled", {}, {"error": b"the sandbox was closed"})
+        for future in self._calls.values():
+            _settle(future, cancelled)
+        self._calls.clear()
+        await asyncio.to_thread(self._supervisor.close)
+        for closing in self._closings.values():
+            _settle(closing, None)
 
     def _check_usable(self) -> None:
         if self._is_closed:
             raise SandboxError("the sandbox is closed")
-        if self._fleet.failure is not None:
-            raise SandboxError(self._fleet.failure)
+        if self._failure is not None:
+            raise SandboxError(self._failure)
 
-    def _make_job(self, code: str, limits: Limits, session: _Session | None, stdin: bytes) -> _Job:
-        link = session.link if session is not None else None
-        if link is None:
-            link = self._fleet.choose()
-        if session is not None:
-            session.link = link
-        number = next(self._numbers)
+    def _patience_seconds(self, limits: Limits) -> float:
+        return self._queue_seconds + min(limits.wall_seconds, _HIGHEST["wall_seconds"]) + _GRACE_SECONDS
+
+    def _submit(
+        self,
+        code: str,
+        limits: Limits,
+        *,
+        session: str | None,
+        stdin: bytes,
+        seed: int | None,
+        is_awaited: bool,
+    ) -> int:
+        self._check_usable()
+        return self._supervisor.submit(
+            code.encode("utf-8", "surrogatepass"),
+            stdin,
+            _bounds(limits),
+            session=0 if session is None else _session_number(session),
+            seed=None if seed is None else seed % (1 << 64),
+            is_awaited=is_awaited,
+        )
+
+    def _attach(self) -> asyncio.AbstractEventLoop:
+        """Be served by the running loop from now on; an earlier one may have been closed meanwhile."""
         loop = asyncio.get_running_loop()
-        message: wire.Message = {
-            "do": "run",
-            "job": number,
-            "code": code,
-            "stdin": stdin.decode("latin-1"),
-            "session": session.name if session is not None else None,
-            **_bounds(limits),
-        }
-        patience = self._queue_seconds + limits.wall_seconds + _GRACE_SECONDS
-        return _Job(number, message, loop.create_future(), loop, link, session, patience)
+        if loop is not self._loop:
+            self._detach()
+            self._loop = loop
+            loop.add_reader(self._supervisor.results_fd, self._take)
+        return loop
 
-    def _submit(self, job: _Job) -> None:
-        job.attempts += 1
-        job.link.attach(job.loop)
-        job.link.num_outstanding += 1
-        self._jobs[job.number] = job
-        job.watchdog = job.loop.call_later(job.patience_seconds, partial(self._on_silence, job))
-        job.link.send(job.message)
+    def _detach(self) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.remove_reader(self._supervisor.results_fd)
+        self._loop = None
 
-    def _let_go(self, job: _Job) -> None:
-        job.link.num_outstanding -= 1
-        if job.watchdog is not None:
-            job.watchdog.cancel()
-
-    def _on_silence(self, job: _Job) -> None:
-        job.link.receive()  # the answer may have waited here while this process was busy
-        if job.number in self._jobs:
-            job.link.kill()
-
-    def _on_answer(self, _: Link, message: wire.Message) -> None:
-        if "closed" in message:
-            if message["closed"] in self._closing:
-                _finish(self._closing[message["closed"]][1])
-            return
-        job = self._jobs.get(message.pop("job"))
-        if job is None:
-            return
-        if job.session is not None:
-            job.session.has_state = True
-        status = ToolStatus(message.pop("status"))
-        self._settle(job, ToolResult(status=status, layers=self._fleet.layer_names, **message))
-
-    def _on_death(self, link: Link, replacement: Link | None, last_words: str) -> None:
-        """Repeat elsewhere what can be repeated, once."""
-        for other, future in list(self._closing.values()):
-            if other is link:
-                _finish(future)
-        for session in self._sessions.values():
-            if session.link is link:
-                session.link = replacement
-                if session.has_state:
-                    session.lost = "the sandbox process died and took the session's state with it"
-        for job in [job for job in self._jobs.values() if job.link is link]:
-            if job.loop.is_closed():
-                del self._jobs[job.number]
-            elif replacement is None:
-                del self._jobs[job.number]
-                if not job.future.done():
-                    job.future.set_exception(SandboxError(self._fleet.failure or "the sandbox is closed"))
+    def _take(self) -> None:
+        for number, event, *rest in self._supervisor.take():
+            if event == "ready":
+                self._greet(json.loads(rest[0]))
+            elif event == "failed":
+                self._on_failure(number, rest[0])
+            elif event == "closed":
+                _settle(self._closings.pop(number, None), None)
             else:
-                self._repeat(job, replacement, last_words)
+                _settle(self._calls.pop(number, None), self._result(event, *rest))
 
-    def _repeat(self, job: _Job, link: Link, last_words: str) -> None:
-        if job.session is not None and job.session.lost is not None:
-            self._settle(job, self._result(ToolStatus.SANDBOX_ERROR, job.session.lost))
-        elif job.attempts >= _MAX_ATTEMPTS:
-            why = f"the sandbox process died twice under this call: {last_words}"
-            self._settle(job, self._result(ToolStatus.SANDBOX_ERROR, why))
-        else:
-            self._let_go(job)
-            job.link = link
-            self._submit(job)
+    def _greet(self, rows: list[tuple[str, bool, str]]) -> None:
+        self._layers = layers.report(rows)
+        self._layer_names = tuple(layer.name for layer in self._layers if layer.in_force)
+        _settle(self._started, None)
 
-    def _settle(self, job: _Job, result: ToolResult) -> None:
-        del self._jobs[job.number]
-        if not job.loop.is_closed() and not job.future.done():
-            job.future.set_result(result)
+    def _on_failure(self, number: int, why: str) -> None:
+        if not self._is_closed:
+            self._failure = why
+        _settle(self._started, None)
+        future = self._calls.pop(number, None)
+        if future is not None and not future.done() and not future.get_loop().is_closed():
+            future.set_exception(SandboxError(why))
 
-    def _result(self, status: ToolStatus, error: str) -> ToolResult:
-        return ToolResult(status=status, error=error, layers=self._fleet.layer_names)
+    def _give_up(self, future: asyncio.Future[Any]) -> None:
+        self._take()  # the answer may have waited here while this process was busy
+        if not future.done():
+            future.set_exception(_stuck())
+
+    def _result(self, status: str, facts: dict[str, Any], texts: dict[str, bytes | None]) -> ToolResult:
+        words: dict[str, Any] = {
+            name: text.decode("utf-8", "replace") for name, text in texts.items() if text is not None
+        }
+        return ToolResult(status=ToolStatus(status), layers=self._layer_names, **facts, **words)
 
 
-def _bounds(limits: Limits) -> dict[str, float]:
+def _stuck() -> SandboxError:
+    return SandboxError("the sandbox did not answer within the time that queue, run and kill may take: restart the run")
+
+
+def _settle(future: asyncio.Future[Any] | None, value: object) -> None:
+    if future is not None and not future.get_loop().is_closed() and not future.done():
+        future.set_result(value)
+
+
+def _session_number(session: str) -> int:
+    """0 belongs to no session; an unknown number is one that was closed."""
+    number = session.removeprefix(_SESSION)
+    return int(number) if number.isdigit() else (1 << 64) - 1
+
+
+def _bounds(limits: Limits) -> _C.sandbox.Bounds:
     """Limits as numbers that the kernel can take. Raises SandboxError for those that make no sense."""
-    bounds: dict[str, float] = {}
+    bounds: dict[str, Any] = {}
     for name, highest in _HIGHEST.items():
         value = getattr(limits, name)
         if not (value > 0 or (value == 0 and name in _MAY_BE_ZERO)):
             raise SandboxError(f"an execution cannot be limited to {name} = {value}: give a positive number")
-        bounds[name] = min(value, highest)
-    return bounds
+        bounds[name] = type(highest)(min(value, highest))
+    return _C.sandbox.Bounds(**bounds)
 
 
-def _finish(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
+def _kinds(section: SandboxSection, left_out: frozenset[str]) -> list[tuple[str, list[str]]]:
+    """A bare zygote, and one that has loaded what takes long to import, if any of it is installed."""
+    installed = [name for name in section.preload if importlib.util.find_spec(name) is not None]
+    setup = {
+        "python": describe_python(),
+        "trainer_pid": os.getpid(),
+        "without": sorted(left_out),
+        "readable": library.readable_paths(),
+        "needed_paths": library.needed_paths(),
+        "library_paths": library.package_folders(),
+    }
+    bare = json.dumps(setup | {"preload": []}), list[str]()
+    if not installed:
+        return [bare]
+    return [bare, (json.dumps(setup | {"preload": installed}), installed)]
+
+
+def _environment() -> list[str]:
+    """Of the zygotes: nothing of the trainer's. Strings hash alike each time, so that runs can be repeated; arenas for
+    each thread would use up the address space that a snippet may have."""
+    return [
+        "PYTHONHASHSEED=0",
+        "MALLOC_ARENA_MAX=1",
+        *(f"{name}={os.environ[name]}" for name in _KEPT_VARIABLES if name in os.environ),
+    ]
+
+
+def _extension_file() -> str:
+    if _C.__file__ is None:
+        raise SandboxError("the compiled part agentmath._C has no file: install the package (pip install .)")
+    return _C.__file__
+
+
+def _allow_many_descriptors() -> None:
+    """A live session costs three. The soft limit is for programs that use select; this one does not."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS_WANTED if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS_WANTED)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -13,17 +13,17 @@ import builtins
 import io
 import linecache
 import os
+import struct
 import sys
 import traceback
 import types
 from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
-from agentmath.sandbox.wire import COMMAND_HEADER_BYTES, unpack_command_header
-
 FINISHED, EXCEPTION, MEMORY, EXIT = range(4)
-HARDENING_FAILED = 125
 
+_COMMAND = struct.Struct("<IBBQII")
+"""csrc/sandbox/frame.h: sequence, is final, is seeded, seed, bytes of code, bytes of input."""
 _MAX_VALUE_CHARACTERS = 8000
 _MAX_ERROR_CHARACTERS = 2000
 _MAX_TRACEBACK_FRAMES = 24
@@ -47,16 +47,18 @@ def serve(channel: int, encode_report: EncodeReport) -> NoReturn:
     module.__dict__["__builtins__"] = builtins
     sys.modules["__main__"] = module
     while True:
-        header = _read_exactly(channel, COMMAND_HEADER_BYTES)
+        header = _read_exactly(channel, _COMMAND.size)
         if header is None:
             os._exit(0)
-        sequence, is_final, num_code, num_stdin = unpack_command_header(header)
+        sequence, is_final, is_seeded, seed, num_code, num_stdin = _COMMAND.unpack(header)
         code = _read_exactly(channel, num_code)
         stdin = _read_exactly(channel, num_stdin)
         if code is None or stdin is None:
             os._exit(0)
         if stdin:
             sys.stdin = input_stream(stdin)
+        if is_seeded:
+            _seed(seed)
         end = run_block(code, namespace=module.__dict__, name=f"<snippet {sequence}>")
         if is_final:
             end = _finish_interpreter(end)
@@ -65,6 +67,18 @@ def serve(channel: int, encode_report: EncodeReport) -> NoReturn:
         _write_all(channel, encode_report(end.outcome, sequence, end.exit_code, value, _utf8(end.error)))
         if is_final:
             os._exit(end.exit_code)
+
+
+def _seed(seed: int) -> None:
+    """Make this block's randomness a function of the seed, the system's own source included."""
+    import random
+
+    source = random.Random(seed)
+    random.seed(source.getrandbits(64))
+    os.urandom = source.randbytes
+    setattr(random, "_urandom", source.randbytes)  # noqa: B010 (secrets takes it from there)
+    if "numpy.random" in sys.modules:
+        sys.modules["numpy.random"].seed(source.getrandbits(32))
 
 
 def run_block(code: bytes, *, namespace: dict[str, Any], name: str) -> BlockEnd:
@@ -112,7 +126,8 @@ def _exit_request(request: SystemExit) -> BlockEnd:
     if request.code is None:
         return BlockEnd(EXIT, 0)
     if isinstance(request.code, int):
-        return BlockEnd(EXIT, request.code & 0xFF)
+        fits = -sys.maxsize - 1 <= request.code <= sys.maxsize
+        return BlockEnd(EXIT, request.code & 0xFF if fits else 0xFF)
     try:
         _print_error(f"{request.code}\n")
     except BaseException as error:  # its __str__ is model code

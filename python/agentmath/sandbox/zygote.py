@@ -1,6 +1,6 @@
-"""Forks hardened children on request. Single-threaded; never sees code, input or output, so no child can find any here.
+"""A zygote's life: load what snippets use, enter isolation, then fork hardened children until the supervisor is gone.
 
-Requests and reports are fixed-size records on a SOCK_SEQPACKET pair; a fork request carries the child's descriptors.
+It never sees code, input or output, so no child can find any here. The loop itself is compiled (csrc/sandbox/zygote.h).
 """
 
 from __future__ import annotations
@@ -12,29 +12,13 @@ import gc
 import io
 import json
 import os
-import resource
-import select
-import signal
 import socket
-import struct
 import sys
 from typing import Any, NoReturn
 
-from agentmath.sandbox import isolation as layers
-from agentmath.sandbox import runner
+from agentmath.sandbox import isolation, runner
+from agentmath.sandbox.identity import describe_python
 
-FORK, KILL, ALLOW_CPU = 1, 2, 3
-STARTED, EXITED, NOT_STARTED = 1, 2, 3
-
-REQUEST = struct.Struct("<BIIQQ")
-"""kind, child, CPU seconds, memory bytes, file bytes."""
-REPORT = struct.Struct("<BIiidQ")
-"""kind, child, pid, wait status, CPU seconds, peak memory bytes."""
-
-_CHANNEL = 3
-_STACK_BYTES = 16 << 20
-_OPEN_FILES = 64
-_MAX_TASKS = 512
 _ENVIRONMENT = {
     "PATH": "/usr/bin:/bin",
     "HOME": ".",
@@ -56,155 +40,67 @@ _WARM_MODULES = (
 
 
 def serve(control: socket.socket, core: Any, setup: dict[str, Any]) -> NoReturn:
-    """Enter isolation, say so, then fork and reap until the supervisor is gone."""
+    """Answer the supervisor's set-up message, then fork and reap until it is gone."""
     try:
-        zygote = _Zygote(control, core, setup)
+        entered, settings = _prepare(core, setup)
     except Exception as error:  # the boundary at which a failed start becomes a message
-        control.send(json.dumps({"failed": f"{type(error).__name__}: {error}"}).encode())
+        control.send(f"F{type(error).__name__}: {error}".encode()[:4096])
         os._exit(1)
-    hello = {
-        "layers": zygote.isolation.rows,
-        "scratch_base": zygote.isolation.scratch_base,
-        "python": {"version": sys.version, "base_prefix": sys.base_prefix},
-    }
-    control.send(json.dumps(hello).encode())
-    zygote.run()
-    os._exit(0)
+    folder = "" if entered.has("mount_namespace") else entered.scratch_base
+    control.send(f"R{folder}\n{json.dumps(entered.rows)}".encode())
+    if not core.serve_zygote(control=control.fileno(), **settings):
+        os._exit(0)
+    _reseed()
+    runner.serve(control.fileno(), core.encode_report)
 
 
-class _Zygote:
-    def __init__(self, control: socket.socket, core: Any, setup: dict[str, Any]) -> None:
-        self._control = control
-        self._core = core
-        self._pid = os.getpid()
-        self._children: dict[int, tuple[int, layers.Slot]] = {}
-        self._pid_of: dict[int, int] = {}
-        os.environ.clear()
-        os.environ.update(_ENVIRONMENT)
-        for name in (*_WARM_MODULES, *setup["preload"]):
-            __import__(name)
-        if "numpy" in sys.modules:
-            __import__("numpy.random")
-        self._statm = os.open("/proc/self/statm", os.O_RDONLY)
-        self._null = os.open("/dev/null", os.O_RDWR)
-        self.isolation = layers.enter(core, without=frozenset(setup["without"]), needed_paths=setup["needed_paths"])
-        has_seccomp = self.isolation.has("seccomp")
-        self._policy = core.Policy(allow_metadata=self.isolation.has("mount_namespace")) if has_seccomp else None
-        core.hide_memory()
-        self._slots = layers.ScratchSlots(core, self.isolation, setup["readable"])
-        self._wake, wake_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
-        _furnish()
-        atexit._clear()  # what imports registered is not for children, which leave as an interpreter would
-        while os.dup(self._null) <= _CHANNEL:
-            pass  # descriptors that arrive later must not be among those a child replaces
-        gc.collect()
-        gc.freeze()
-
-    def run(self) -> None:
-        """Serve until the supervisor's end is closed, then leave nothing behind."""
-        poller = select.poll()
-        poller.register(self._control, select.POLLIN)
-        poller.register(self._wake, select.POLLIN)
-        is_open = True
-        while is_open:
-            for fd, _ in poller.poll():
-                if fd == self._wake:
-                    self._reap()
-                else:
-                    is_open = self._handle_request()
-        for pid in self._pid_of.values():
-            os.kill(pid, signal.SIGKILL)
-        for pid in list(self._pid_of.values()):
-            os.waitpid(pid, 0)
-        self._slots.close()
-
-    def _handle_request(self) -> bool:
-        data, fds, _, _ = socket.recv_fds(self._control, REQUEST.size, 3)
-        if not data:
-            return False
-        kind, number, cpu_seconds, memory_bytes, file_bytes = REQUEST.unpack(data)
-        pid = self._pid_of.get(number)
-        if kind == KILL and pid is not None:
-            os.kill(pid, signal.SIGKILL)
-        elif kind == ALLOW_CPU and pid is not None:
-            _limit_cpu(pid, cpu_seconds)
-        if kind != FORK:
-            return True
-        try:
-            self._fork(number, fds, cpu_seconds, memory_bytes, file_bytes)
-        except (OSError, RuntimeError):
-            self._control.send(REPORT.pack(NOT_STARTED, number, 0, 0, 0.0, 0))
-        for fd in fds:
-            os.close(fd)
-        return True
-
-    def _fork(self, number: int, fds: list[int], cpu_seconds: int, memory_bytes: int, file_bytes: int) -> None:
-        slot = self._slots.take(file_bytes)
-        address_space, data = self._core.parse_statm(os.pread(self._statm, 256, 0))
-        try:
-            pid = os.fork()
-        except OSError:
-            self._slots.give_back(slot)
-            raise
-        if pid == 0:
-            self._become_child(
-                fds,
-                slot,
-                address_space_bytes=address_space + memory_bytes,
-                data_bytes=data + memory_bytes,
-                file_bytes=file_bytes,
-            )
-        _limit_cpu(pid, cpu_seconds)
-        self._children[pid] = number, slot
-        self._pid_of[number] = pid
-        self._control.send(REPORT.pack(STARTED, number, pid, 0, 0.0, 0))
-
-    def _become_child(self, fds: list[int], slot: layers.Slot, **limits: int) -> NoReturn:
-        try:
-            signal.set_wakeup_fd(-1)
-            channel, out, err = fds
-            os.dup2(self._null, 0)
-            os.dup2(out, 1)
-            os.dup2(err, 2)
-            os.dup2(channel, _CHANNEL)
-            os.chdir(slot.path)
-            _reseed()
-            gc.enable()
-            self._core.harden(
-                parent=self._pid,
-                first_closed_fd=_CHANNEL + 1,
-                landlock_ruleset=slot.ruleset,
-                policy=self._policy,
-                stack_bytes=_STACK_BYTES,
-                open_files=_OPEN_FILES,
-                processes=_MAX_TASKS if self.isolation.counts_processes_apart else 0,
-                **limits,
-            )
-        except BaseException as error:  # nothing may run in a child that is not hardened
-            os.write(2, f"hardening failed: {type(error).__name__}: {error}".encode())
-            os._exit(runner.HARDENING_FAILED)
-        runner.serve(_CHANNEL, self._core.encode_report)
-
-    def _reap(self) -> None:
-        os.read(self._wake, 4096)
-        while self._children:
-            pid, status, usage = os.wait4(-1, os.WNOHANG)
-            if pid == 0:
-                return
-            number, slot = self._children.pop(pid)
-            del self._pid_of[number]
-            self._slots.give_back(slot)
-            cpu_seconds = usage.ru_utime + usage.ru_stime
-            self._control.send(REPORT.pack(EXITED, number, pid, status, cpu_seconds, usage.ru_maxrss << 10))
+def _prepare(core: Any, setup: dict[str, Any]) -> tuple[isolation.Isolation, dict[str, Any]]:
+    """All that is done once, in the order that it needs: imports, isolation, then what children find."""
+    found = describe_python()
+    if found != setup["python"]:
+        raise RuntimeError(f"another Python was started, {found}, than the one that asked for it, {setup['python']}")
+    trainer = _watch(setup["trainer_pid"])
+    statm = os.open("/proc/self/statm", os.O_RDONLY)
+    os.environ.clear()
+    os.environ.update(_ENVIRONMENT)
+    for name in (*_WARM_MODULES, *setup["preload"]):
+        __import__(name)
+    _warm_libraries()
+    entered = isolation.enter(core, without=frozenset(setup["without"]), needed_paths=setup["needed_paths"])
+    core.hide_memory()
+    _furnish()
+    atexit._clear()  # what imports registered is not for children, which leave as an interpreter would
+    gc.collect()
+    gc.freeze()
+    layers = {name for name, in_force, _ in entered.rows if in_force}
+    settings = {"trainer": trainer, "statm": statm, "layers": layers, "scratch_base": entered.scratch_base}
+    return entered, settings | {"readable": setup["readable"]}
 
 
-def _limit_cpu(pid: int, seconds: int) -> None:
-    """Set here and not by the child, which might undo a limit that was raised meanwhile. Soft, so that it can be."""
-    _, hard = resource.prlimit(pid, resource.RLIMIT_CPU)
-    soft = seconds if hard == resource.RLIM_INFINITY else min(seconds, hard)
-    resource.prlimit(pid, resource.RLIMIT_CPU, (soft, hard))
+def _watch(trainer_pid: int) -> int:
+    """A descriptor that tells of the trainer's end, -1 on a kernel without them. Its end of the socket does not tell:
+    processes that it forked may hold it too."""
+    if os.getppid() != trainer_pid:
+        raise RuntimeError("the trainer is gone")
+    try:
+        return os.pidfd_open(trainer_pid)
+    except OSError:
+        return -1
+
+
+def _warm_libraries() -> None:
+    """Fill what libraries load or compute on first use, which every child would otherwise do again."""
+    if "numpy" in sys.modules:
+        __import__("numpy.random")
+    sympy = sys.modules.get("sympy")
+    if sympy is not None:
+        x, n = sympy.Symbol("x"), sympy.Symbol("n", integer=True)
+        sympy.solve(x**3 - 3 * x + 1, x)
+        sympy.simplify(sympy.integrate(x * sympy.sin(x), x))
+        sympy.factor(x**4 - 1)
+        sympy.summation(n**2, (n, 1, 10))
+        sympy.factorint(360360)
+        str(sympy.Matrix([[1, 2], [3, 4]]).inv())
 
 
 def _furnish() -> None:

@@ -6,6 +6,8 @@
 #include "sandbox/frame.h"
 
 using agentmath::Error;
+using agentmath::sandbox::Command;
+using agentmath::sandbox::EncodeCommand;
 using agentmath::sandbox::EncodeReport;
 using agentmath::sandbox::kMaxReportBytes;
 using agentmath::sandbox::Outcome;
@@ -26,6 +28,24 @@ Report Sample() {
 }
 
 }  // namespace
+
+TEST(a_command_lies_in_memory_as_the_child_reads_it) {
+  Command command;
+  command.sequence = 0x01020304;
+  command.is_final = true;
+  command.seed = 5;
+  command.code = "ab";
+  command.input = "c";
+  const char expected[] =
+      "\4\3\2\1"
+      "\1"
+      "\1"
+      "\5\0\0\0\0\0\0\0"
+      "\2\0\0\0"
+      "\1\0\0\0"
+      "abc";
+  CHECK_EQUAL(EncodeCommand(command), std::string(expected, sizeof(expected) - 1));
+}
 
 TEST(a_report_survives_the_wire) {
   const std::string frame = EncodeReport(Sample());

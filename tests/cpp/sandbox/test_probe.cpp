@@ -20,9 +20,9 @@ TEST(every_layer_is_tried_and_a_missing_one_says_why) {
   CHECK(mkdtemp(folder) != nullptr);
   const std::vector<Probe> probes = ProbeLayers(folder, true);
   CHECK_EQUAL(rmdir(folder), 0);
-  const std::vector<std::string> expected = {"no_new_privs",  "rlimits",        "seccomp",
-                                             "landlock",      "user_namespace", "net_namespace",
-                                             "ipc_namespace", "uts_namespace",  "mount_namespace"};
+  const std::vector<std::string> expected = {
+      "no_new_privs",  "rlimits",       "seccomp",       "landlock",      "user_namespace",
+      "pid_namespace", "net_namespace", "ipc_namespace", "uts_namespace", "mount_namespace"};
   CHECK_EQUAL(probes.size(), expected.size());
   for (std::size_t i = 0; i < probes.size(); ++i) {
     CHECK_EQUAL(probes[i].layer, expected[i]);

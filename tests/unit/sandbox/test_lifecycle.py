@@ -11,6 +11,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -34,8 +35,8 @@ def children_of(pid: int) -> list[int]:
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def test_cancelling_the_task_kills_the_process(sandbox: LocalSandbox) -> None:
-    (zygote,) = children_of(sandbox._fleet.links[0].pid)
+def test_cancelling_the_task_kills_the_process(sandbox: LocalSandbox, zygotes_of: ProcessesOf) -> None:
+    (zygote,) = zygotes_of(os.getpid())
 
     def is_any_running() -> bool:
         stats = [Path(f"/proc/{pid}/stat") for pid in children_of(zygote)]
@@ -51,7 +52,7 @@ def test_cancelling_the_task_kills_the_process(sandbox: LocalSandbox) -> None:
 
     asyncio.run(run())
     wait_until(lambda: not is_any_running())
-    assert not sandbox._jobs
+    assert not sandbox._calls
 
 
 def test_a_timeout_of_the_caller_is_a_cancellation(sandbox: LocalSandbox) -> None:
@@ -76,43 +77,44 @@ def test_a_loop_that_ends_with_calls_under_way_leaves_none_behind(sandbox: Local
     asyncio.run(leave())
     gc.collect()
     assert asyncio.run(sandbox.execute("3")).value == "3"
-    assert not sandbox._jobs
+    assert not sandbox._calls
 
 
-def test_a_killed_process_is_replaced_and_its_calls_are_repeated(sandbox: LocalSandbox) -> None:
+def test_a_killed_zygote_takes_its_children_along_and_its_calls_are_repeated(
+    sandbox: LocalSandbox, zygotes_of: ProcessesOf, processes_of_session: ProcessesOf
+) -> None:
+    (zygote,) = zygotes_of(os.getpid())
+
     async def run() -> list[ToolResult]:
         tasks = [asyncio.create_task(sandbox.execute(f"import time\ntime.sleep(0.2)\n{i}")) for i in range(6)]
         await asyncio.sleep(0.1)
-        os.kill(sandbox._fleet.links[0].pid, signal.SIGKILL)
+        os.kill(zygote, signal.SIGKILL)
         return await asyncio.gather(*tasks)
 
     assert [result.value for result in asyncio.run(run())] == [str(i) for i in range(6)]
+    wait_until(lambda: not processes_of_session(zygote))
 
 
-def test_a_killed_zygote_takes_its_children_along_and_is_replaced(
-    sandbox: LocalSandbox, processes_of_session: ProcessesOf
+def test_a_killed_process_1_of_the_childrens_namespace_is_survived(
+    sandbox: LocalSandbox, zygotes_of: ProcessesOf, needs_layer: Callable[[str], None]
 ) -> None:
-    supervisor = sandbox._fleet.links[0].pid
-    (zygote,) = children_of(supervisor)
+    needs_layer("pid_namespace")
+    (zygote,) = zygotes_of(os.getpid())
+    os.kill(min(children_of(zygote)), signal.SIGKILL)
+    assert asyncio.run(sandbox.execute("6")).value == "6"
 
+
+def test_a_call_whose_zygote_dies_twice_is_a_sandbox_error(sandbox: LocalSandbox, zygotes_of: ProcessesOf) -> None:
     async def run() -> ToolResult:
-        task = asyncio.create_task(sandbox.execute("import time\ntime.sleep(0.3)\n7"))
-        await asyncio.sleep(0.1)
-        os.kill(zygote, signal.SIGKILL)
-        return await task
-
-    assert asyncio.run(run()).value == "7"
-    wait_until(lambda: not processes_of_session(supervisor))
-
-
-def test_a_call_whose_process_dies_twice_is_a_sandbox_error(sandbox: LocalSandbox) -> None:
-    async def run() -> ToolResult:
-        task = asyncio.create_task(sandbox.execute("import time\ntime.sleep(1)"))
-        for _ in range(2):
-            await asyncio.sleep(0.3)
-            while sandbox._fleet.links[0].hello is None:
-                await asyncio.sleep(0.01)
-            os.kill(sandbox._fleet.links[0].pid, signal.SIGKILL)
+        task = asyncio.create_task(sandbox.execute("import time\ntime.sleep(3)"))
+        killed: list[int] = []
+        while len(killed) < 2:
+            await asyncio.sleep(0.05)
+            young = [pid for pid in zygotes_of(os.getpid()) if pid not in killed and len(children_of(pid)) >= 2]
+            if young:
+                await asyncio.sleep(0.3)  # the call is under way
+                os.kill(young[0], signal.SIGKILL)
+                killed += young
         return await task
 
     result = asyncio.run(run())
@@ -120,7 +122,9 @@ def test_a_call_whose_process_dies_twice_is_a_sandbox_error(sandbox: LocalSandbo
     assert asyncio.run(sandbox.execute("8")).value == "8"
 
 
-def test_a_trainer_that_is_killed_leaves_no_process(tmp_path: Path, processes_of_session: ProcessesOf) -> None:
+def test_a_trainer_that_is_killed_leaves_no_process(
+    tmp_path: Path, processes_of_session: ProcessesOf, zygotes_of: ProcessesOf
+) -> None:
     script = tmp_path / "trainer.py"
     script.write_text(
         textwrap.dedent("""
@@ -138,7 +142,7 @@ def test_a_trainer_that_is_killed_leaves_no_process(tmp_path: Path, processes_of
                 if forked == 0:
                     import time
                     time.sleep(60)
-                print(sandbox._fleet.links[0].pid, forked, flush=True)
+                print(forked, flush=True)
                 await asyncio.gather(*[sandbox.execute("import time; time.sleep(60)") for _ in range(5)])
 
             asyncio.run(main())
@@ -147,21 +151,23 @@ def test_a_trainer_that_is_killed_leaves_no_process(tmp_path: Path, processes_of
     trainer = subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True, start_new_session=True)
     assert trainer.stdout is not None
     try:
-        supervisor, forked = (int(word) for word in trainer.stdout.readline().split())
-        wait_until(lambda: len(processes_of_session(supervisor)) >= 4)
+        forked = int(trainer.stdout.readline())
+        (zygote,) = zygotes_of(trainer.pid)
+        wait_until(lambda: len(processes_of_session(zygote)) >= 4)
         trainer.kill()
         trainer.wait()
-        wait_until(lambda: not processes_of_session(supervisor))
+        wait_until(lambda: not processes_of_session(zygote))
         assert forked in processes_of_session(trainer.pid)
     finally:
         os.killpg(trainer.pid, signal.SIGKILL)
         trainer.stdout.close()
 
 
-def test_closing_ends_everything_and_is_final(processes_of_session: ProcessesOf) -> None:
+def test_closing_ends_everything_and_is_final(processes_of_session: ProcessesOf, zygotes_of: ProcessesOf) -> None:
     async def run() -> tuple[int, ToolResult]:
+        others = zygotes_of(os.getpid())
         sandbox = await open_sandbox(SandboxSection(num_workers=2))
-        pid = sandbox._fleet.links[0].pid
+        (zygote,) = set(zygotes_of(os.getpid())) - set(others)
         task = asyncio.create_task(sandbox.execute("while True: pass"))
         await asyncio.sleep(0.05)
         await sandbox.close()
@@ -169,11 +175,70 @@ def test_closing_ends_everything_and_is_final(processes_of_session: ProcessesOf)
         with pytest.raises(SandboxError, match="closed"):
             await sandbox.execute("1")
         with pytest.raises(SandboxError, match="closed"):
+            sandbox.execute_blocking("1")
+        with pytest.raises(SandboxError, match="closed"):
             await sandbox.open_session()
-        return pid, await task
+        return zygote, await task
 
     num_descriptors = len(os.listdir("/proc/self/fd"))
-    pid, result = asyncio.run(run())
+    zygote, result = asyncio.run(run())
     assert result.status is ToolStatus.CANCELLED
-    assert processes_of_session(pid) == []
+    assert processes_of_session(zygote) == []
     assert len(os.listdir("/proc/self/fd")) == num_descriptors
+
+
+def test_threads_execute_side_by_side_without_an_event_loop(sandbox: LocalSandbox) -> None:
+    with ThreadPoolExecutor(4) as threads:
+        values = threads.map(lambda i: sandbox.execute_blocking(f"{i} * {i}").value, range(20))
+        assert list(values) == [str(i * i) for i in range(20)]
+
+
+def test_a_blocking_call_can_be_interrupted(tmp_path: Path) -> None:
+    script = tmp_path / "blocking.py"
+    script.write_text(
+        textwrap.dedent("""
+            import asyncio
+            from agentmath.config.sandbox import SandboxSection
+            from agentmath.sandbox.local import open_sandbox
+
+            sandbox = asyncio.run(open_sandbox(SandboxSection(cpu_seconds=60, wall_seconds=60)))
+            print("ready", flush=True)
+            try:
+                sandbox.execute_blocking("while True: pass")
+            except KeyboardInterrupt:
+                print("value", sandbox.execute_blocking("6 * 7").value)
+            asyncio.run(sandbox.close())
+        """)
+    )
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True) as caller:
+        assert caller.stdout is not None
+        assert caller.stdout.readline() == "ready\n"
+        time.sleep(0.2)
+        caller.send_signal(signal.SIGINT)
+        assert caller.stdout.read() == "value 42\n"
+
+
+def test_a_sandbox_that_nobody_closed_does_not_outlive_its_process(tmp_path: Path) -> None:
+    script = tmp_path / "careless.py"
+    script.write_text(
+        textwrap.dedent("""
+            import asyncio
+            from agentmath.config.sandbox import SandboxSection
+            from agentmath.sandbox.local import open_sandbox
+
+            sandbox = asyncio.run(open_sandbox(SandboxSection()))
+            print(sandbox.execute_blocking("6 * 7").value)
+        """)
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "42\n", "")
+
+
+def test_a_seed_makes_every_source_of_randomness_repeat(sandbox: LocalSandbox) -> None:
+    code = "import random, secrets, uuid\n(random.random(), secrets.token_hex(8), str(uuid.uuid4()))"
+
+    def value(seed: int | None) -> str | None:
+        return sandbox.execute_blocking(code, seed=seed).value
+
+    assert value(5) == value(5) != value(6)
+    assert value(None) != value(None)

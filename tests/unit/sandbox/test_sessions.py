@@ -189,12 +189,19 @@ def test_an_idle_session_holds_no_worker(sandbox: LocalSandbox) -> None:
     asyncio.run(run())
 
 
-def test_closing_a_session_ends_its_process(sandbox: LocalSandbox) -> None:
+def test_closing_a_session_ends_its_process(sandbox: LocalSandbox, zygotes_of: Callable[[int], list[int]]) -> None:
+    def num_holders() -> int:
+        """Of the session's 64 MiB."""
+        children = [Path(f"/proc/{zygote}/task/{zygote}/children") for zygote in zygotes_of(os.getpid())]
+        pids = [pid for file in children for pid in file.read_text().split()]
+        sizes = [Path(f"/proc/{pid}/statm").read_text().split()[1] for pid in pids if Path(f"/proc/{pid}").exists()]
+        return sum(int(size) * os.sysconf("SC_PAGESIZE") > 64 << 20 for size in sizes)
+
     async def body(session: str) -> None:
-        pid = int(str((await sandbox.execute("import os\nos.getpid()", session=session)).value))
-        assert Path(f"/proc/{pid}").exists()
+        await sandbox.execute("x = b'x' * (64 << 20)", session=session)
+        assert num_holders() == 1
         await sandbox.close_session(session)
-        assert not Path(f"/proc/{pid}").exists()
+        assert num_holders() == 0
         assert (await sandbox.execute("1", session=session)).status is ToolStatus.SESSION_LOST
 
     with_session(sandbox, body)
@@ -218,10 +225,16 @@ def test_unknown_sessions_are_lost_and_closing_them_is_harmless(sandbox: LocalSa
     assert asyncio.run(run()).status is ToolStatus.SESSION_LOST
 
 
-def test_state_lost_through_our_fault_is_an_infrastructure_failure(sandbox: LocalSandbox) -> None:
+def test_state_lost_through_our_fault_is_an_infrastructure_failure(
+    sandbox: LocalSandbox, zygotes_of: Callable[[int], list[int]]
+) -> None:
     async def body(session: str) -> None:
         await sandbox.execute("x = 1", session=session)
-        os.kill(sandbox._fleet.links[0].pid, signal.SIGKILL)
+        killed = zygotes_of(os.getpid())
+        for zygote in killed:
+            os.kill(zygote, signal.SIGKILL)
+        while set(killed) & set(zygotes_of(os.getpid())):
+            await asyncio.sleep(0.01)
         for _ in range(2):
             result = await sandbox.execute("x", session=session)
             assert (result.status, result.is_infrastructure_failure) == (ToolStatus.SANDBOX_ERROR, True)
@@ -229,11 +242,14 @@ def test_state_lost_through_our_fault_is_an_infrastructure_failure(sandbox: Loca
     with_session(sandbox, body)
 
 
-def test_a_first_block_is_repeated_when_the_process_dies_under_it(sandbox: LocalSandbox) -> None:
+def test_a_first_block_is_repeated_when_the_process_dies_under_it(
+    sandbox: LocalSandbox, zygotes_of: Callable[[int], list[int]]
+) -> None:
     async def body(session: str) -> None:
         task = asyncio.create_task(sandbox.execute("import time\ntime.sleep(0.3)\nx = 3", session=session))
         await asyncio.sleep(0.1)
-        os.kill(sandbox._fleet.links[0].pid, signal.SIGKILL)
+        for zygote in zygotes_of(os.getpid()):
+            os.kill(zygote, signal.SIGKILL)
         assert (await task).status is ToolStatus.OK
         assert (await sandbox.execute("x", session=session)).value == "3"
 
