@@ -85,7 +85,10 @@ Incoming Receive(int control) {
   message.msg_iovlen = 1;
   message.msg_control = space;
   message.msg_controllen = sizeof(space);
-  const ssize_t count = recvmsg(control, &message, MSG_CMSG_CLOEXEC);
+  ssize_t count = -1;
+  do {
+    count = recvmsg(control, &message, MSG_CMSG_CLOEXEC);
+  } while (count < 0 && errno == EINTR);
   for (cmsghdr* head = CMSG_FIRSTHDR(&message); head != nullptr;
        head = CMSG_NXTHDR(&message, head)) {
     const std::size_t num_fds = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);

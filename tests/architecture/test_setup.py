@@ -73,8 +73,17 @@ def test_a_missing_compiler(clone: Path, tmp_path: Path) -> None:
     for name in ("sh", "grep", "mkdir", "pwd"):
         (tools / name).symlink_to(shutil.which(name) or f"/bin/{name}")
     with_pip(clone, "")
-    said = sentence(clone, "torch", PATH=str(tools), CXX="no-such-compiler")
-    assert "no C++ compiler is found (tried no-such-compiler, g++, clang++)" in said
+    assert "no C++ compiler is found (tried c++, g++, clang++)" in sentence(clone, "torch", PATH=str(tools), CXX="")
+
+
+def test_a_compiler_that_is_named_and_not_there_is_not_replaced_by_another(clone: Path) -> None:
+    with_pip(clone, "")
+    assert "CXX=no-such-compiler is no C++ compiler that is found" in sentence(clone, "torch", CXX="no-such-compiler")
+
+
+def test_a_log_that_cannot_be_written(clone: Path) -> None:
+    (clone / "build/logs/venv.log").mkdir(parents=True)
+    assert "build/logs cannot be written" in sentence(clone, "venv")
 
 
 def test_missing_headers(clone: Path) -> None:

@@ -25,7 +25,10 @@ def split_words(words: Sequence[str]) -> tuple[str | None, list[str]]:
         if not word.startswith("--"):
             recipes.append(word)
             continue
-        near = [] if "." in word else difflib.get_close_matches(word.partition("=")[0], _OPTIONS, n=1, cutoff=0.8)
+        option = word.partition("=")[0]
+        if option in _OPTIONS:
+            raise ConfigError(f"this command has no option {option}")
+        near = [] if "." in option else difflib.get_close_matches(option, _OPTIONS, n=1, cutoff=0.8)
         if near:
             raise ConfigError(f"unknown option {word}; did you mean {near[0]}?")
         overrides.append(word)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from pathlib import Path
 
 from agentmath.config.recipe import Recipe
@@ -13,7 +15,7 @@ from agentmath.telemetry.run_dir import RunDirectory
 
 def run(recipe: Recipe, resume: Path | None) -> None:
     """Run the recipe, or go on with the run in `resume`; the last line printed is "run: PATH"."""
-    with open_run(recipe, resume) as opened:
+    with open_run(recipe, resume, print) as opened:
         supervised(opened, print)
         reinforce(opened, print)
         summary = finish(opened)
@@ -28,6 +30,7 @@ def closing_words(summary: JSON, directory: RunDirectory, recipe: Recipe) -> str
         return "-" if value is None else f"{value:.3f}"
 
     rate = summary["tokens_per_second"]
+    program = "agentmath" if shutil.which("agentmath") else str(Path(sys.executable).with_name("agentmath"))
     return "\n".join(
         [
             "",
@@ -38,8 +41,8 @@ def closing_words(summary: JSON, directory: RunDirectory, recipe: Recipe) -> str
             f"report    {directory.report}",
             "",
             "next:     open the report; look at a step's trajectories in it",
-            f"          agentmath rl {recipe.run.name} --run.seed {recipe.run.seed + 1}      (another seed)",
-            "          agentmath recipes; agentmath plan RECIPE      (what else there is, and what it would take)",
+            f"          {program} rl {recipe.run.name} --run.seed {recipe.run.seed + 1}      (another seed)",
+            f"          {program} recipes; {program} plan RECIPE      (what else there is, and what it would take)",
             f"run: {directory.path}",
         ]
     )

@@ -15,6 +15,6 @@ def run(recipe: Recipe, resume: Path | None) -> None:
     """Run the supervised stage, or go on with it in `resume`; the last line printed is "run: PATH"."""
     if not recipe.sft.steps:
         raise ConfigError("the recipe has no supervised stage: sft.steps is 0; give --sft.steps N")
-    with open_run(recipe, resume) as opened:
+    with open_run(recipe, resume, print) as opened:
         supervised(opened, print)
         print(closing_words(finish(opened), opened.directory, recipe))

@@ -17,6 +17,8 @@ from agentmath.core.errors import ConfigError
 
 _NEW_MODEL_KEYS = tuple(k for k in ModelSection.model_fields if k not in ("path", "dtype"))
 _LARGEST_SEED = 2**63 - 1
+_MOST_TRAJECTORIES = 10**6
+_MOST_TASKS = 10**7
 _GENERATORS = ("arithmetic", "two_step")
 """Kinds of data that make their problems instead of reading them."""
 
@@ -28,6 +30,7 @@ def check_recipe(recipe: Recipe) -> list[str]:
         *_length_faults(recipe),
         *_rollout_faults(recipe.rollout),
         *_model_faults(recipe.model),
+        *_size_faults(recipe),
         *_other_faults(recipe),
     ]
     if faults:
@@ -114,6 +117,35 @@ def _model_faults(model: ModelSection) -> Iterator[str]:
             f"model.num_heads = {model.num_heads} must be a multiple of "
             f"model.num_key_value_heads = {model.num_key_value_heads}"
         )
+
+
+def _size_faults(recipe: Recipe) -> Iterator[str]:
+    """Numbers that no machine has a use for: a slip of the keyboard would fill the memory before anything is said."""
+    trajectories = recipe.rollout.groups_per_step * recipe.rollout.group_size
+    if trajectories > _MOST_TRAJECTORIES:
+        yield (
+            f"rollout.groups_per_step = {recipe.rollout.groups_per_step} times rollout.group_size = "
+            f"{recipe.rollout.group_size} are more trajectories than one step can hold: at most {_MOST_TRAJECTORIES}"
+        )
+    most: dict[str, float] = {
+        "run.num_threads": 1024,
+        "sandbox.num_workers": 1024,
+        "rollout.group_size": 1 << 16,
+        "sft.sequences_per_step": 10**6,
+        "sandbox.cpu_seconds": 1e8,
+        "sandbox.wall_seconds": 1e8,
+        "sandbox.memory_bytes": 1 << 60,
+        "sandbox.output_bytes": 1 << 60,
+        "sandbox.file_bytes": 1 << 60,
+    }
+    for name, limit in most.items():
+        section, _, key = name.partition(".")
+        value = getattr(getattr(recipe, section), key)
+        if value > limit:
+            yield f"{name} = {value} is more than can be had: at most {limit:,}"
+    for source in recipe.data:
+        if source.kind in _GENERATORS and source.max_tasks > _MOST_TASKS:
+            yield f"data.{source.name}.max_tasks = {source.max_tasks} are too many problems: at most {_MOST_TASKS:,}"
 
 
 def _other_faults(recipe: Recipe) -> Iterator[str]:

@@ -81,8 +81,10 @@ def _read(name_or_path: str) -> tuple[str, str]:
     if name_or_path in shipped:
         return name_or_path, shipped[name_or_path].read_text(encoding="utf-8")
     try:
+        if not name_or_path:
+            raise ConfigError(f"the recipe's name is empty; shipped recipes: {', '.join(shipped)}")
         path = Path(name_or_path).expanduser()
-        if path.is_dir() and name_or_path:
+        if path.is_dir():
             inside = ", ".join(str(p) for p in sorted(path.glob("*.toml"))[:3])
             raise ConfigError(f"{name_or_path} is a folder, not a recipe" + (f"; it holds {inside}" if inside else ""))
         with path.open("rb") as stream:

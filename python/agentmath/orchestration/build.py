@@ -18,12 +18,13 @@ from agentmath.config.recipe import Recipe
 from agentmath.config.sandbox import SandboxSection
 from agentmath.core.errors import ConfigError
 from agentmath.core.interfaces import Tokenizer
-from agentmath.core.types import Group, Limits
+from agentmath.core.types import Group, Limits, Task
 from agentmath.data.demonstrations import demonstrations
 from agentmath.data.mixture import Pool, TaskStream, load_pool
 from agentmath.data.sources import GENERATORS
 from agentmath.engines.transformers_engine import TransformersEngine
 from agentmath.formats import agentmath as dialect
+from agentmath.orchestration.interrupts import cancelling_once
 from agentmath.orchestration.state import RunState
 from agentmath.rewards.score import score
 from agentmath.rollout.collector import Collector
@@ -77,15 +78,25 @@ class Parts:
         )
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the run's one event loop; Ctrl-C cancels it."""
+        """Run a coroutine on the run's one event loop; Ctrl-C cancels it and is raised as KeyboardInterrupt."""
         results: list[T] = []
+        signals: list[str] = []
 
         async def main() -> None:
-            results.append(await coroutine)
+            task = asyncio.current_task()
+            assert task is not None
+            with cancelling_once(task, signals):
+                results.append(await coroutine)
 
         # Not as main's own result: the runner puts its signal handlers back afterwards, and the standard library then
         # writes out the finished task with its result, which for a step's trajectories takes as long as sampling them.
-        self.runner.run(main())
+        try:
+            self.runner.run(main())
+        except asyncio.CancelledError:
+            if not signals:
+                raise
+        if signals:
+            raise KeyboardInterrupt(signals[0])
         return results[0]
 
     def score(self, groups: Sequence[Group]) -> None:
@@ -185,9 +196,13 @@ def check_prompts(agent: SingleAgent, pool: Pool, recipe: Recipe) -> None:
     """Raise ConfigError when a task's prompt leaves no room to answer within rollout.max_context_tokens."""
     limit = recipe.rollout.max_context_tokens
     tasks = [t for tasks in (*pool.train.values(), *pool.evaluation.values()) for t in tasks]
-    longest = max(tasks, key=lambda t: len(t.question))
-    needed = len(agent.prompt(longest))
+    frame = len(agent.prompt_text(Task(id="", question="?", answer="")).encode())
+    # A token holds at least one byte, so most prompts need not be tokenised to know that they fit.
+    suspects = [t for t in tasks if frame + len(t.question.encode()) >= limit]
+    lengths = [len(agent.prompt(t)) for t in suspects]
+    needed = max(lengths, default=0)
     if needed >= limit:
+        longest = suspects[lengths.index(needed)]
         raise ConfigError(
             f"the prompt of task {longest.id!r} has {needed} tokens, rollout.max_context_tokens = {limit} leaves no "
             f"room for an answer: raise it (and engine.max_context_tokens) above {needed}, or leave long tasks out"

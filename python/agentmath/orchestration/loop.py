@@ -8,10 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from agentmath.algorithms import advantages, filters
-from agentmath.core.errors import EngineError
-from agentmath.core.types import Group, StopReason
+from agentmath.core.types import Group
 from agentmath.orchestration.build import Parts
-from agentmath.orchestration.measure import measure
+from agentmath.orchestration.measure import measure, refuse_dead_infrastructure
 from agentmath.orchestration.saving import Run, save_rl
 from agentmath.rollout.recorder import write_trajectories
 from agentmath.telemetry.metrics import group_metrics
@@ -112,14 +111,3 @@ def report(run: Run, progress: Progress, values: dict[str, float]) -> None:
     values["tokens_per_second"] = num_tokens / seconds if seconds else 0.0
     run.writer.write("rl", state.step, values)
     progress.update(state.step, values)
-
-
-def refuse_dead_infrastructure(groups: list[Group]) -> None:
-    """Raise EngineError when not one trajectory of a step survived: going on would train on nothing, for ever."""
-    trajectories = [t for g in groups for t in g.trajectories]
-    failed = [t for t in trajectories if t.stop_reason is StopReason.ERROR]
-    if trajectories and len(failed) == len(trajectories):
-        raise EngineError(
-            f"all {len(failed)} trajectories of this step were lost to the infrastructure; the first said: "
-            f"{failed[0].error}"
-        )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from agentmath.core.types import JSON
+from agentmath.core.errors import EngineError
+from agentmath.core.types import JSON, Group, StopReason
 from agentmath.evaluation.evaluate import EvalResult, evaluate
 from agentmath.orchestration.build import Parts
 from agentmath.orchestration.saving import Run
@@ -33,7 +34,8 @@ def evaluate_sets(parts: Parts, *, purpose: str) -> dict[str, EvalResult]:
     results: dict[str, EvalResult] = {}
     for name, tasks in parts.pool.evaluation.items():
         chosen = tasks[: section.num_tasks]
-        results[name], _ = parts.run(evaluate(name, chosen, where, score=parts.score, step=parts.state.step))
+        results[name], groups = parts.run(evaluate(name, chosen, where, score=parts.score, step=parts.state.step))
+        refuse_dead_infrastructure(groups)
     return results
 
 
@@ -45,3 +47,13 @@ def describe(stage: str, result: EvalResult) -> str:
         f"[{result.accuracy_low:.3f}, {result.accuracy_high:.3f}] on {result.num_graded} held-out tasks, "
         f"tool use {result.tool_use:.2f}, {result.seconds:.1f} s{failed}"
     )
+
+
+def refuse_dead_infrastructure(groups: Sequence[Group]) -> None:
+    """Raise EngineError when not one trajectory survived: there is nothing to train on, and nothing was measured."""
+    trajectories = [t for g in groups for t in g.trajectories]
+    failed = [t for t in trajectories if t.stop_reason is StopReason.ERROR]
+    if trajectories and len(failed) == len(trajectories):
+        raise EngineError(
+            f"all {len(failed)} trajectories were lost to the infrastructure; the first said: {failed[0].error}"
+        )

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
-from pathlib import Path
 
 from agentmath.core.errors import TrainingError
 from agentmath.core.types import JSON
@@ -13,6 +11,7 @@ from agentmath.orchestration import loop
 from agentmath.orchestration.measure import measure
 from agentmath.orchestration.saving import Run, save_sft
 from agentmath.orchestration.warmup import warm_up
+from agentmath.telemetry.run_dir import MODEL, write_atomically
 from agentmath.telemetry.viewer import write_report
 from agentmath.training.policy import export_hf
 
@@ -76,17 +75,10 @@ def finish(run: Run) -> JSON:
         "sft_steps": state.sft_step,
         "evaluations": state.evaluations,
     }
-    export_hf(parts.policy, run.directory.path / "model")
+    export_hf(parts.policy, run.directory.path / MODEL)
     write_atomically(run.directory.summary, json.dumps(summary, indent=2) + "\n")
     write_report(run.directory.path)
     return summary
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """The file is the old one or the new one, never half of either."""
-    unfinished = path.with_name(path.name + ".tmp")
-    unfinished.write_text(text, encoding="utf-8")
-    os.replace(unfinished, path)
 
 
 def _figure(evaluation: JSON | None, name: str | None, figure: str) -> float | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from agentmath.core.errors import ConfigError, Interrupted
 from agentmath.orchestration.build import Parts, open_parts
 from agentmath.orchestration.state import RunState
 from agentmath.rollout import parking
-from agentmath.telemetry.run_dir import RunDirectory, run_path
+from agentmath.telemetry.run_dir import RunDirectory, refuse_existing_run, run_path, write_atomically
 from agentmath.telemetry.writers import MetricsWriter
 from agentmath.training import checkpoint
 from agentmath.training.sft import SFTState
@@ -24,9 +24,11 @@ MAY_CHANGE = (
     "run.num_threads",
     "telemetry.",
     "training.keep_checkpoints",
+    "training.checkpoint_every_steps",
+    "training.nonfinite",
     "rollout.deadline_seconds",
 )
-"""Settings that a resumed run may have otherwise: they change nothing that is computed."""
+"""Settings that a resumed run may have otherwise: they change nothing that a run without faults computes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,28 +41,30 @@ class Run:
 
 
 @contextmanager
-def open_run(recipe: Recipe, resume: Path | None) -> Iterator[Run]:
+def open_run(recipe: Recipe, resume: Path | None, say: Callable[[str], None]) -> Iterator[Run]:
     """A new run, or the one in `resume` at its newest checkpoint with everything recorded later cut off.
 
     Raises ConfigError when the directory holds another run, or when the recipe differs from the run's own; Interrupted
-    when Ctrl-C ends what is done with it.
+    when Ctrl-C or SIGTERM ends what is done with it; CheckpointError when no checkpoint of the run is whole.
     """
-    if resume is not None:
+    if resume is None:
+        refuse_existing_run(run_path(recipe.run))
+    else:
         refuse_changed_recipe(recipe, resume)
     with open_parts(recipe) as parts:
         directory = RunDirectory.create(run_path(recipe.run)) if resume is None else RunDirectory.resume(resume)
         with directory:
             parts.inspection_folder = directory.inspect
             if resume is None:
-                directory.recipe.write_text(dump_recipe(recipe), encoding="utf-8")
+                write_atomically(directory.recipe, dump_recipe(recipe))
             else:
-                restore(parts, directory)
+                restore(parts, directory, say)
             with MetricsWriter(directory, recipe.telemetry, resumed=resume is not None) as writer:
                 try:
                     yield Run(parts=parts, directory=directory, writer=writer)
                 except KeyboardInterrupt as error:
                     raise Interrupted(
-                        "stopped by Ctrl-C; the run goes on from its last checkpoint with: "
+                        f"stopped by {error or 'Ctrl-C'}; the run goes on from its last checkpoint with: "
                         f"agentmath rl --resume {directory.path}"
                     ) from error
 
@@ -102,11 +106,11 @@ def _save(run: Run, stage: str, step: int, tensors: dict[str, Any]) -> Path:
     return checkpoint.save(run.directory.checkpoints / stage, step, held, keep=keep)
 
 
-def restore(parts: Parts, directory: RunDirectory) -> None:
+def restore(parts: Parts, directory: RunDirectory, say: Callable[[str], None]) -> None:
     """Bring parts to the newest checkpoint; without one the run begins anew. What was recorded later is cut off."""
-    stage, path = "rl", checkpoint.latest(directory.checkpoints / "rl")
+    stage, path = "rl", checkpoint.latest(directory.checkpoints / "rl", say)
     if path is None:
-        stage, path = "sft", checkpoint.latest(directory.checkpoints / "sft")
+        stage, path = "sft", checkpoint.latest(directory.checkpoints / "sft", say)
     if path is None:
         directory.cut_after(0, stage="sft", num_evaluations=0)
         return

@@ -113,13 +113,19 @@ async def run_all(trajectories: Sequence[Trajectory], stage: Stage, *, step: int
         ) from error
 
 
-async def _open_tool(trajectory: Trajectory, tool: Tool) -> str:
+async def _open_tool(trajectory: Trajectory, tool: Tool, state: Pass) -> str:
     """A session in which the programs of earlier passes were run again, so that their variables are there."""
-    session = await tool.open()
+    session = state.tool_session = await tool.open()
     for turn in trajectory.turns:
         if turn.call is not None and turn.result is not None:
-            await tool.run(turn.call, session)
+            _demand_run(await tool.run(turn.call, session))
     return session
+
+
+def _demand_run(result: ToolResult) -> None:
+    """Raise SandboxError when the sandbox, not the program, failed."""
+    if result.is_infrastructure_failure:
+        raise SandboxError(f"a tool call ended with {result.status.value}: {result.error or 'no detail given'}")
 
 
 async def _take_turn(trajectory: Trajectory, stage: Stage, state: Pass) -> None:
@@ -190,11 +196,9 @@ def _join(cut: Turn, completion: Completion) -> Completion:
 
 async def _execute(action: Action, trajectory: Trajectory, stage: Stage, state: Pass) -> ToolResult:
     assert action.call is not None
-    if state.tool_session is None:
-        state.tool_session = await _open_tool(trajectory, stage.tool)
-    result = await stage.tool.run(action.call, state.tool_session)
-    if result.is_infrastructure_failure:
-        raise SandboxError(f"a tool call ended with {result.status.value}: {result.error or 'no detail given'}")
+    session = state.tool_session or await _open_tool(trajectory, stage.tool, state)
+    result = await stage.tool.run(action.call, session)
+    _demand_run(result)
     state.num_tool_calls += 1
     return result
 

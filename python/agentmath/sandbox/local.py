@@ -87,6 +87,7 @@ class LocalSandbox:
         self._layer_names: tuple[str, ...] = ()
         self._failure: str | None = None
         self._is_closed = False
+        self._owner_pid = os.getpid()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._started: asyncio.Future[None] | None = None
         self._calls: dict[int, asyncio.Future[ToolResult]] = {}
@@ -209,6 +210,8 @@ class LocalSandbox:
             _settle(closing, None)
 
     def _check_usable(self) -> None:
+        if os.getpid() != self._owner_pid:
+            raise SandboxError("this sandbox belongs to the process that this one was forked from: open another")
         if self._is_closed:
             raise SandboxError("the sandbox is closed")
         if self._failure is not None:

@@ -5,7 +5,7 @@
       metrics.jsonl                   one line an event, in the order in which things happened
       trajectories/step-000123.parquet
       checkpoints/  tensorboard/  inspect/
-      summary.json  report.html       once the run is over
+      model/  summary.json  report.html       once the run is over
 
 One process writes a run: it holds a lock for as long as the RunDirectory is open.
 """
@@ -25,6 +25,9 @@ from agentmath.telemetry.events import Stage, num_bytes_until
 
 RECIPE, METRICS, SUMMARY, REPORT = "recipe.toml", "metrics.jsonl", "summary.json", "report.html"
 TRAJECTORIES, CHECKPOINTS, TENSORBOARD, INSPECT = "trajectories", "checkpoints", "tensorboard", "inspect"
+MODEL = "model"
+MANIFEST = "manifest.json"
+"""In every checkpoint, and in no run: a checkpoint holds a recipe too."""
 _LOCK = ".lock"
 _STEP_FILE = re.compile(r"step-(\d{6,})\.parquet")
 
@@ -47,12 +50,11 @@ class RunDirectory:
             raise ConfigError(
                 f"cannot make the run directory {path}: {error.strerror or error}. Choose another --run.output_dir."
             ) from error
-        if holds_run(path):
+        try:
+            refuse_existing_run(path)
+        except ConfigError:
             run.close()
-            raise ConfigError(
-                f"{path} already holds a run. Go on with it by --resume, or choose another --run.name, --run.seed or "
-                "--run.output_dir; nothing was changed."
-            )
+            raise
         run._make_folders()
         return run
 
@@ -145,9 +147,18 @@ def run_path(section: RunSection) -> Path:
     return output_dir if holds_run(output_dir) else output_dir / f"{section.name}-{section.seed}"
 
 
+def refuse_existing_run(path: Path) -> None:
+    """Raise ConfigError when a new run would be written over an old one."""
+    if holds_run(path):
+        raise ConfigError(
+            f"{path} already holds a run. Go on with it by --resume, or choose another --run.name, --run.seed or "
+            "--run.output_dir; nothing was changed."
+        )
+
+
 def holds_run(path: Path) -> bool:
-    """Whether a run was written there: its recipe, metrics or summary lies in it."""
-    return any((path / name).is_file() for name in (RECIPE, METRICS, SUMMARY))
+    """Whether a run was written there: its recipe, metrics or summary lies in it, and it is no checkpoint."""
+    return not (path / MANIFEST).is_file() and any((path / name).is_file() for name in (RECIPE, METRICS, SUMMARY))
 
 
 def missing_run(path: Path) -> str:
@@ -156,10 +167,23 @@ def missing_run(path: Path) -> str:
         return f"{path} does not exist."
     if not path.is_dir():
         return f"{path} is a file, not a run directory."
+    if (path / MANIFEST).is_file():
+        return f"{path} is one checkpoint of a run. Name the run's own folder."
     runs = sorted(child.name for child in path.iterdir() if child.is_dir() and holds_run(child))
     if runs:
         return f"{path} is no run directory, but holds runs: {', '.join(runs[:10])}. Name one of them."
     return f"{path} holds no run (no {RECIPE}, {METRICS} or {SUMMARY} in it)."
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """The file is the old one or the new one, never half of either."""
+    unfinished = path.with_name(path.name + ".tmp")
+    try:
+        unfinished.write_text(text, encoding="utf-8")
+        os.replace(unfinished, path)
+    except OSError:
+        unfinished.unlink(missing_ok=True)
+        raise
 
 
 def trajectory_files(path: Path) -> list[tuple[int, Path]]:

@@ -34,8 +34,8 @@ from torch import Tensor
 
 from agentmath.core.errors import CheckpointError
 from agentmath.core.types import JSON
+from agentmath.telemetry.run_dir import MANIFEST
 
-MANIFEST = "manifest.json"
 _NAME = re.compile(r"step-(\d{8})(?:-(\d+))?")
 
 
@@ -78,11 +78,25 @@ def save(folder: Path, step: int, parts: Parts, *, keep: int) -> Path:
     return final
 
 
-def latest(folder: Path) -> Path | None:
-    """Newest checkpoint whose files are all there, of the right size and content; None when there is none."""
+def latest(folder: Path, say: Callable[[str], None] = lambda _: None) -> Path | None:
+    """Newest checkpoint whose files are all there, of the right size and content; None when there is none at all.
+
+    Each damaged one that is passed over is told to say. Raises CheckpointError when only damaged ones are there: a run
+    that has got somewhere is not begun anew unasked.
+    """
+    damaged: list[str] = []
     for path in sorted(_found(folder), key=_order, reverse=True):
-        if _damage(path) is None:
+        damage = _damage(path)
+        if damage is None:
+            for line in damaged:
+                say(f"passed over, as it is damaged: {line}")
             return path
+        damaged.append(f"{path} ({damage})")
+    if damaged:
+        raise CheckpointError(
+            f"no checkpoint in {folder} is whole: {'; '.join(damaged)}. Restore one from a copy; or remove {folder} to "
+            "go on from what was saved before, or from the beginning"
+        )
     return None
 
 

@@ -85,15 +85,29 @@ def _from_pretrained(name: str, section: ModelSection, source: dict[str, str]) -
     from transformers.utils import logging
 
     logging.disable_progress_bar()
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()  # what is missing is said below, in one sentence
     try:
         tokenizer = AutoTokenizer.from_pretrained(name, **source)
-        module = AutoModelForCausalLM.from_pretrained(name, dtype=getattr(torch, section.dtype), **source)
+        # The stubs do not know that with loading info a pair is returned.
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            name, dtype=getattr(torch, section.dtype), output_loading_info=True, **source
+        )
     except Exception as error:  # the library's many ways to say that a model cannot be read
         reason = re.split(r"\n|(?<=\.) ", str(error).strip())[0]
         raise ConfigError(
             f"model.path = {section.path!r} cannot be loaded as a causal language model: {type(error).__name__}: "
             f"{reason}"
         ) from error
+    finally:
+        logging.set_verbosity(verbosity)
+    module, info = loaded
+    missing = sorted(info["missing_keys"])
+    if missing:
+        raise ConfigError(
+            f"model.path = {section.path!r} lacks {len(missing)} of the model's weights, the first is {missing[0]}: "
+            "they would be random; fetch the whole model"
+        )
     if not hasattr(tokenizer, "backend_tokenizer"):
         raise ConfigError(f"model.path = {section.path!r} has no fast tokenizer (tokenizer.json); convert it first")
     return module, tokenizer

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from agentmath.config.model import ModelSection
-from agentmath.core.errors import ConfigError, EngineError
+from agentmath.core.errors import ConfigError, EngineError, FormatError
 from agentmath.training import model_files
 from agentmath.training.decoder import FlatDecoder
 from agentmath.training.tokenizer import FastTokenizer
@@ -96,7 +96,8 @@ def load_policy(
     """The model of section.path; without a path a new one, whose tokenizer is trained on corpus.
 
     special_tokens begin with padding and end of message; only a new tokenizer takes them. Raises ConfigError when there
-    is no such model, EngineError when its family computes something that our forward pass does not.
+    is no such model, FormatError when nothing ends a message, EngineError when its family computes something that our
+    forward pass does not.
     """
     if section.path:
         module, fast = model_files.load(section)
@@ -106,6 +107,7 @@ def load_policy(
         module, fast = model_files.make(section, seed=seed, corpus=corpus, special_tokens=special_tokens)
     tokenizer = FastTokenizer(fast, family=module.config.model_type, eos_ids=model_files.eos_ids(module, fast))
     _check_vocabulary(module, tokenizer)
+    _check_ends(module, tokenizer)
     return policy_of(module, tokenizer, name=name)
 
 
@@ -168,6 +170,21 @@ def _check_vocabulary(module: Any, tokenizer: FastTokenizer) -> None:
         raise ConfigError(
             f"the tokenizer has ids up to {tokenizer.vocab_size - 1}, the model embeds {rows}: they do not belong "
             "together"
+        )
+
+
+def _check_ends(module: Any, tokenizer: FastTokenizer) -> None:
+    rows = module.get_input_embeddings().weight.shape[0]
+    if not tokenizer.eos_ids:
+        raise FormatError(
+            f"neither the model {tokenizer.family!r} nor its tokenizer names a token that ends a message: set "
+            "eos_token in tokenizer_config.json, or eos_token_id in generation_config.json"
+        )
+    outside = [i for i in tokenizer.eos_ids if not 0 <= i < rows]
+    if outside:
+        raise FormatError(
+            f"eos_token_id = {outside[0]} of the model {tokenizer.family!r} is none of its {rows} token ids: correct "
+            "generation_config.json or config.json"
         )
 
 

@@ -120,7 +120,10 @@ def held_out_loss(policy: TrainedPolicy, samples: Sequence[TrainingSample], trai
         out = _nll(hidden_of_targets(policy, batch), policy.head_weight(), batch, 1, training.loss_chunk_bytes)
         total, rows = total + float(out.loss), rows + out.num_rows
     if not rows:
-        raise TrainingError(f"none of {len(samples)} held-out samples has a finite row to measure the loss on")
+        raise TrainingError(
+            f"none of {len(samples)} held-out samples has a finite row to measure the loss on: the "
+            "weights are broken, lower sft_optimizer.learning_rate and start again"
+        )
     return total / rows
 
 
@@ -140,7 +143,9 @@ def _one_step(
         return _nll(hidden, head, batch, total, settings.training.loss_chunk_bytes)
 
     report = run_update(policy, optimizer, microbatches, loss_of, step=step)
-    nonfinite = NonfinitePolicy(action=settings.training.nonfinite, folder=settings.inspection_folder)
+    nonfinite = NonfinitePolicy(
+        action=settings.training.nonfinite, folder=settings.inspection_folder, optimizer="sft_optimizer"
+    )
     nonfinite.handle(report, microbatches, name=f"sft-step-{step}")
     values = {
         "learning_rate": learning_rate_at(step, optimizer.section, total_steps=optimizer.total_steps),

@@ -217,6 +217,8 @@ class NonfinitePolicy:
     """"raise" or "skip"."""
     folder: Path | None
     """Where its batch is kept for inspection; None keeps nothing."""
+    optimizer: str = "optimizer"
+    """Section of the recipe whose learning rate acted."""
 
     def handle(self, report: UpdateReport, microbatches: Sequence[Microbatch], *, name: str) -> None:
         """Keep the batch of a report with a problem, and raise TrainingError if that is the policy."""
@@ -225,8 +227,8 @@ class NonfinitePolicy:
         kept = self._keep(microbatches, name)
         if self.action == "raise":
             raise TrainingError(
-                f"{name}: no update was made because {report.problem}; {kept}. Lower optimizer.learning_rate, look at "
-                'the batch, or set training.nonfinite = "skip" to go on without such updates'
+                f"{name}: no update was made because {report.problem}; {kept}. Lower {self.optimizer}.learning_rate, "
+                'look at the batch, or set training.nonfinite = "skip" to go on without such updates'
             )
 
     def _keep(self, microbatches: Sequence[Microbatch], name: str) -> str:

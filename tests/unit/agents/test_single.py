@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,23 +9,9 @@ from hypothesis import strategies as st
 from agentmath.agents.single import SingleAgent
 from agentmath.config.prompt import PromptSection
 from agentmath.core.types import Completion, SpanKind, StopReason, Task, Tokens, ToolResult, ToolStatus
+from characters import CharTokenizer
 
 P, T, C, A = SpanKind.PROMPT, SpanKind.THINK, SpanKind.CODE, SpanKind.ANSWER
-
-
-class CharTokenizer:
-    """One token a character; 0 is the end of a message."""
-
-    eos_ids: tuple[int, ...] = (0,)
-
-    def encode(self, text: str, *, allow_special: bool) -> list[int]:
-        return [ord(c) for c in text]
-
-    def decode(self, ids: Sequence[int]) -> str:
-        return "".join(chr(i) for i in ids if i)
-
-    def render_chat(self, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool) -> str:
-        return "".join(f"[{m['role']}]{m['content']}" for m in messages) + "[assistant]"
 
 
 def agent() -> SingleAgent:

@@ -113,6 +113,8 @@ def test_resume_of_a_folder_needs_no_recipe(calls: Calls, tmp_path: Path) -> Non
         (["rl", "--run.seed", "3"], "no recipe given"),
         (["rl", "a", "b"], "one recipe is expected, not 2: a b"),
         (["rl", "quikstart"], "did you mean quickstart"),
+        (["rl", ""], "the recipe's name is empty"),
+        (["eval", "quickstart", "--resume"], "this command has no option --resume"),
         (["rl", "quickstart", "--dryrun"], "unknown option --dryrun; did you mean --dry-run?"),
         (["rl", "quickstart", "--rollout.group_size", "1"], "rollout.group_size = 1"),
         (["rl", "quickstart", "--rollout.group_size", "-1"], "rollout.group_size = -1"),
@@ -181,6 +183,22 @@ def test_a_full_disk_is_said_in_words(monkeypatch: pytest.MonkeyPatch, capsys: p
     stand_in(monkeypatch, "rl", run)
     assert exit_code("rl", "quickstart") == 1
     assert "error: nothing more can be written" in capsys.readouterr().err
+
+
+def test_what_the_machine_refuses_is_said_in_words(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(*_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "runs/x")
+
+    stand_in(monkeypatch, "rl", run)
+    assert exit_code("rl", "quickstart") == 1
+    assert capsys.readouterr().err.startswith("error: runs/x cannot be used: Permission denied; check")
+
+
+def test_a_folder_name_that_is_too_long_is_said_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    assert exit_code("rl", "quickstart", "--resume", "x" * 300) == 1
+    assert "File name too long" in capsys.readouterr().err
 
 
 def test_a_defect_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

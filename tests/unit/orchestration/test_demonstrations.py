@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,21 +11,7 @@ from agentmath.agents.single import SingleAgent
 from agentmath.config.prompt import PromptSection
 from agentmath.core.types import Demonstration, Task, ToolCall, ToolResult, ToolStatus
 from agentmath.orchestration.demonstrations import render
-
-
-class CharTokenizer:
-    """One token a character; 0 is the end of a message."""
-
-    eos_ids: tuple[int, ...] = (0,)
-
-    def encode(self, text: str, *, allow_special: bool) -> list[int]:
-        return [ord(c) for c in text]
-
-    def decode(self, ids: Sequence[int]) -> str:
-        return "".join(chr(i) for i in ids if i)
-
-    def render_chat(self, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool) -> str:
-        return "".join(m["content"] for m in messages)
+from characters import CharTokenizer
 
 
 @dataclass

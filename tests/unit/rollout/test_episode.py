@@ -26,21 +26,7 @@ from agentmath.core.types import (
 )
 from agentmath.rollout.collector import Collector
 from agentmath.rollout.episode import Stage, request_seed, run_all, run_pass
-
-
-class CharTokenizer:
-    """One token a character; 0 is the end of a message."""
-
-    eos_ids: tuple[int, ...] = (0,)
-
-    def encode(self, text: str, *, allow_special: bool) -> list[int]:
-        return [ord(c) for c in text]
-
-    def decode(self, ids: Sequence[int]) -> str:
-        return "".join(chr(i) for i in ids if i)
-
-    def render_chat(self, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool) -> str:
-        return "".join(m["content"] for m in messages)
+from characters import CharTokenizer
 
 
 @dataclass
@@ -255,6 +241,17 @@ def test_earlier_programs_run_again_before_a_later_pass():
     assert tool.num_open == 0
     run(where, parked, step=1)
     assert tool.calls == ["a=1", "a=1", "b"]
+
+
+def test_a_sandbox_that_fails_while_earlier_programs_run_again_is_not_the_models_fault():
+    tool = EchoTool()
+    where = stage("<code>a=1</code><code>b</code>\\boxed{1}", tool, segment_tool_calls=1)
+    parked = run(where)
+    tool.status = ToolStatus.QUEUE_TIMEOUT
+    run(where, parked, step=1)
+    assert tool.calls == ["a=1", "a=1"]
+    assert (parked.stop_reason, parked.num_tool_calls) == (StopReason.ERROR, 1)
+    assert tool.num_open == 0
 
 
 def test_the_last_segment_has_no_bound():

@@ -17,8 +17,16 @@ from agentmath.sandbox.local import LocalSandbox, open_sandbox
 Execute = Callable[..., ToolResult]
 
 
+_IS_EXITING = 0x4
+"""Flag of a process that will run no more code, but is not gone before others are reaped."""
+
+
 def processes_of_session(session_id: int) -> list[int]:
-    """Pids of living processes that belong to a POSIX session, which children cannot leave."""
+    """Pids of living processes that belong to a POSIX session, which children cannot leave.
+
+    Process 1 of a pid namespace ends when all in it are reaped. After a zygote was killed that is up to the machine's own
+    process 1, which may take its time.
+    """
     found: list[int] = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -27,7 +35,8 @@ def processes_of_session(session_id: int) -> list[int]:
             fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
         except (OSError, IndexError):
             continue
-        if int(fields[3]) == session_id and fields[0] != "Z":
+        is_alive = fields[0] != "Z" and not int(fields[6]) & _IS_EXITING
+        if int(fields[3]) == session_id and is_alive:
             found.append(int(entry.name))
     return found
 

@@ -218,6 +218,20 @@ def test_a_blocking_call_can_be_interrupted(tmp_path: Path) -> None:
         assert caller.stdout.read() == "value 42\n"
 
 
+def test_a_forked_process_is_told_that_the_sandbox_is_not_its_own(sandbox: LocalSandbox) -> None:
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        try:
+            sandbox.execute_blocking("1")
+        except SandboxError as error:
+            os.write(writing, str(error).encode())
+        os._exit(0)
+    os.close(writing)
+    with open(reading) as told:
+        assert "forked" in told.read()
+    assert sandbox.execute_blocking("1").value == "1"
+
+
 def test_a_sandbox_that_nobody_closed_does_not_outlive_its_process(tmp_path: Path) -> None:
     script = tmp_path / "careless.py"
     script.write_text(

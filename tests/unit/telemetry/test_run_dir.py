@@ -9,7 +9,14 @@ import pytest
 
 from agentmath.config.run import RunSection
 from agentmath.core.errors import ConfigError
-from agentmath.telemetry.run_dir import RunDirectory, holds_run, missing_run, run_path, trajectory_files
+from agentmath.telemetry.run_dir import (
+    RunDirectory,
+    holds_run,
+    missing_run,
+    run_path,
+    trajectory_files,
+    write_atomically,
+)
 
 LINES = [
     '{"kind": "eval", "step": 0}',
@@ -154,3 +161,24 @@ def test_output_dir_is_the_run_itself_only_if_it_is_one(tmp_path: Path) -> None:
     assert run_path(section) == tmp_path / "quick-3"
     (tmp_path / "recipe.toml").write_text("")
     assert run_path(section) == tmp_path
+
+
+def test_a_checkpoint_is_no_run_although_it_holds_a_recipe(tmp_path: Path) -> None:
+    for name in ("recipe.toml", "manifest.json"):
+        (tmp_path / name).touch()
+    assert not holds_run(tmp_path)
+    assert "is one checkpoint of a run" in missing_run(tmp_path)
+
+
+def test_a_file_that_cannot_be_written_whole_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "recipe.toml"
+    write_atomically(file, "old")
+
+    def full(self: Path, text: str, **_: object) -> int:
+        self.write_bytes(text[:1].encode())
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_atomically(file, "new")
+    assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("recipe.toml", b"old")]

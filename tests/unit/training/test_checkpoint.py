@@ -123,6 +123,18 @@ def test_a_damaged_checkpoint_is_never_taken(tmp_path: Path, name: str, harm: st
             load(bad)
 
 
+def test_a_damaged_checkpoint_is_named_and_a_run_with_none_left_does_not_begin_anew(tmp_path: Path) -> None:
+    good, bad = save(tmp_path, 1, parts(1), keep=5), save(tmp_path, 2, parts(2), keep=5)
+    num_bytes = (bad / "state.json").stat().st_size
+    (bad / "state.json").write_text("{}")
+    said: list[str] = []
+    assert latest(tmp_path, said.append) == good
+    assert said == [f"passed over, as it is damaged: {bad} (state.json has 2 bytes instead of {num_bytes})"]
+    (good / "parked.bin").unlink()
+    with pytest.raises(CheckpointError, match=f"no checkpoint in {tmp_path} is whole: .*step-00000002 .*step-00000001"):
+        latest(tmp_path)
+
+
 def test_a_later_damaged_checkpoint_does_not_push_out_the_new_one(tmp_path: Path) -> None:
     save(tmp_path, 1, parts(1), keep=1)
     bad = save(tmp_path, 30, parts(30), keep=2)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 from agentmath.config.model import ModelSection
-from agentmath.core.errors import ConfigError, EngineError
+from agentmath.core.errors import ConfigError, EngineError, FormatError
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -223,3 +224,30 @@ def test_a_gguf_file_becomes_a_model_that_can_be_saved(tmp_path: Path) -> None:
     assert "Paris" in policy.tokenizer.decode(ids[-7:])
     export_hf(policy, tmp_path)
     assert transformers.AutoConfig.from_pretrained(tmp_path).model_type == "llama"
+
+
+def test_weights_that_are_not_in_the_files_are_never_made_up(tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    export_hf(new(), tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    del weights["model.layers.1.mlp.up_proj.weight"]
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(
+        ConfigError, match=r"lacks 1 of the model's weights, the first is model\.layers\.1\.mlp\.up_proj"
+    ):
+        load_policy(ModelSection(path=str(tmp_path)), name="p", seed=0)
+
+
+@pytest.mark.parametrize(("end", "words"), [(None, "names a token that ends a message"), (9999, "eos_token_id = 9999")])
+def test_a_model_that_nothing_ends_is_refused(tmp_path: Path, end: int | None, words: str) -> None:
+    export_hf(new(), tmp_path)
+    for name in ("config.json", "generation_config.json", "tokenizer_config.json"):
+        settings = json.loads((tmp_path / name).read_text())
+        settings.pop("eos_token", None)
+        settings.pop("eos_token_id", None)
+        if end is not None and name == "generation_config.json":
+            settings["eos_token_id"] = end
+        (tmp_path / name).write_text(json.dumps(settings))
+    with pytest.raises(FormatError, match=words):
+        load_policy(ModelSection(path=str(tmp_path)), name="p", seed=0)
