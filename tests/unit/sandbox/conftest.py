@@ -24,8 +24,8 @@ _IS_EXITING = 0x4
 def processes_of_session(session_id: int) -> list[int]:
     """Pids of living processes that belong to a POSIX session, which children cannot leave.
 
-    Process 1 of a pid namespace ends when all in it are reaped. After a zygote was killed that is up to the machine's own
-    process 1, which may take its time.
+    Process 1 of a pid namespace ends when all in it are reaped. After a zygote was killed that is up to the machine's
+    own process 1, which may take its time.
     """
     found: list[int] = []
     for entry in Path("/proc").iterdir():
