@@ -58,7 +58,7 @@ struct Child {
   std::optional<Report> report;
   std::optional<Status> killed_for;
   std::string why;
-  Reactor::Timer wall_timer, cpu_timer, kill_timer;
+  Reactor::Timer watch_timer, wall_timer, cpu_timer, kill_timer;
   bool was_reset = false;  // the channel was closed with a command unread: the code never ran
   std::string unsent;
   std::string incomplete;  // the front of a report

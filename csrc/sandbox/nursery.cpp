@@ -21,6 +21,7 @@ namespace agentmath::sandbox {
 namespace {
 
 constexpr double kShortestCpuCheckSeconds = 0.002;
+constexpr double kUnwatchedSeconds = 0.001;
 constexpr double kMaxCoresAssumed = 4;
 // In less time a block cannot fill memory to speak of, and asking for its peak would cost as much
 // as the block.
@@ -111,6 +112,7 @@ Nursery::~Nursery() {
   reactor_->Cancel(start_timer_);
   while (!children_.empty()) {
     Child* child = children_.begin()->second.get();
+    reactor_->Cancel(child->watch_timer);
     reactor_->Cancel(child->wall_timer);
     reactor_->Cancel(child->cpu_timer);
     reactor_->Cancel(child->kill_timer);
@@ -173,8 +175,11 @@ Child* Nursery::Spawn(std::uint64_t memory_bytes, std::uint64_t file_bytes) {
 }
 
 void Nursery::Begin(Child* child, Job* job) {
-  WatchOutput(child, child->out_fd, &child->out_watch);
-  WatchOutput(child, child->err_fd, &child->err_watch);
+  // Most blocks are over sooner, and then what they wrote is read once, at the end.
+  child->watch_timer = reactor_->After(kUnwatchedSeconds, [this, child] {
+    WatchOutput(child, child->out_fd, &child->out_watch);
+    WatchOutput(child, child->err_fd, &child->err_watch);
+  });
   child->Begin(job);
   const Bounds& bounds = job->bounds;
   const double needed = child->cpu_before + bounds.cpu_seconds;
@@ -346,6 +351,7 @@ void Nursery::FinishLive(Child* child) {
 
 void Nursery::EndBlock(Child* child, const Verdict& verdict, double cpu_seconds,
                        std::uint64_t peak_memory_bytes) {
+  reactor_->Cancel(child->watch_timer);
   reactor_->Cancel(child->wall_timer);
   reactor_->Cancel(child->cpu_timer);
   // What a session writes between blocks stays in its pipes until the next one.

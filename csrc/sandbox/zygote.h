@@ -17,7 +17,7 @@ struct ZygoteSettings {
   int statm = -1;                  // this process's /proc/self/statm, opened before /proc is hidden
   const Policy* policy = nullptr;  // null leaves seccomp out
   bool has_limits = true;
-  bool has_pid_namespace = false;  // children start in another one than this process
+  bool has_pid_namespace = false;       // children start in another one than this process
   bool counts_processes_apart = false;  // the kernel's count of this uid holds nobody else's
   ScratchSettings scratch;
 };
