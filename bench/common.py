@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
 import statistics
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from agentmath.telemetry.machine import describe_machine
+
 
 def machine() -> dict[str, Any]:
     """The machine in words: processor, cores this process may use, memory, system and library versions."""
     import torch
 
-    info = {
-        "processor": _processor(),
-        "cores": len(os.sched_getaffinity(0)),
-        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "load_average": os.getloadavg()[0],
-    }
+    info = describe_machine() | {"torch": torch.__version__}
     if torch.cuda.is_available():
         info["gpu"] = torch.cuda.get_device_name()
     return info
@@ -52,10 +44,3 @@ def emit(result: Mapping[str, Any], *, as_json: bool, lines: Sequence[str]) -> N
 def summary(seconds: Sequence[float]) -> dict[str, float]:
     """Minimum, median and maximum of repeated timings, in seconds."""
     return {"min": min(seconds), "median": statistics.median(seconds), "max": max(seconds)}
-
-
-def _processor() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.processor()

@@ -110,17 +110,7 @@ Nursery::Nursery(Reactor* reactor, NurserySettings settings, Ends* ends)
 
 Nursery::~Nursery() {
   reactor_->Cancel(start_timer_);
-  while (!children_.empty()) {
-    Child* child = children_.begin()->second.get();
-    reactor_->Cancel(child->watch_timer);
-    reactor_->Cancel(child->wall_timer);
-    reactor_->Cancel(child->cpu_timer);
-    reactor_->Cancel(child->kill_timer);
-    reactor_->Remove(&child->out_watch);
-    reactor_->Remove(&child->err_watch);
-    reactor_->Remove(&child->channel_watch);
-    children_.erase(children_.begin());
-  }
+  for (const auto& [_, child] : children_) LetGo(child.get());
   BuryZygote();
 }
 
@@ -349,14 +339,24 @@ void Nursery::FinishLive(Child* child) {
   child->cpu_before = cpu_now;
 }
 
-void Nursery::EndBlock(Child* child, const Verdict& verdict, double cpu_seconds,
-                       std::uint64_t peak_memory_bytes) {
+void Nursery::StopWatching(Child* child) {
   reactor_->Cancel(child->watch_timer);
   reactor_->Cancel(child->wall_timer);
   reactor_->Cancel(child->cpu_timer);
-  // What a session writes between blocks stays in its pipes until the next one.
   reactor_->Remove(&child->out_watch);
   reactor_->Remove(&child->err_watch);
+}
+
+void Nursery::LetGo(Child* child) {
+  StopWatching(child);
+  reactor_->Cancel(child->kill_timer);
+  reactor_->Remove(&child->channel_watch);
+}
+
+void Nursery::EndBlock(Child* child, const Verdict& verdict, double cpu_seconds,
+                       std::uint64_t peak_memory_bytes) {
+  // What a session writes between blocks stays in its pipes until the next one.
+  StopWatching(child);
   ends_->BlockEnded(child, verdict, cpu_seconds, peak_memory_bytes);
   child->job = nullptr;
   // Now and not at the start: a fork would keep the zygote from telling that the child is gone.
@@ -393,8 +393,7 @@ void Nursery::Bury(Child* child, const Notice& notice) {
 
 void Nursery::Discard(Child* child, const std::string& why) {
   if (child->is_parked) parked_.erase(std::find(parked_.begin(), parked_.end(), child));
-  reactor_->Cancel(child->kill_timer);
-  reactor_->Remove(&child->channel_watch);
+  LetGo(child);
   ends_->ChildGone(child, why);
   children_.erase(child->number);
 }

@@ -101,6 +101,8 @@ class Nursery {
   void KillForOutput(Child* child);
   void EndBlock(Child* child, const Verdict& verdict, double cpu_seconds,
                 std::uint64_t peak_memory_bytes);
+  void StopWatching(Child* child);  // the running block's time and output
+  void LetGo(Child* child);         // all of it, before it is destroyed
   void Bury(Child* child, const Notice& notice);
   void Discard(Child* child, const std::string& why);
   void BuryZygote();

@@ -15,10 +15,9 @@ from agentmath.agents.single import SingleAgent
 from agentmath.config.data import DataSection
 from agentmath.config.engine import EngineSection
 from agentmath.config.recipe import Recipe
-from agentmath.config.sandbox import SandboxSection
 from agentmath.core.errors import ConfigError
 from agentmath.core.interfaces import Tokenizer
-from agentmath.core.types import Group, Limits, Task
+from agentmath.core.types import Group, Task
 from agentmath.data.demonstrations import demonstrations
 from agentmath.data.mixture import Pool, TaskStream, load_pool
 from agentmath.data.sources import GENERATORS
@@ -29,7 +28,7 @@ from agentmath.orchestration.state import RunState
 from agentmath.rewards.score import score
 from agentmath.rollout.collector import Collector
 from agentmath.rollout.episode import Stage
-from agentmath.sandbox.local import LocalSandbox, open_sandbox
+from agentmath.sandbox.local import LocalSandbox, limits_of, open_sandbox
 from agentmath.tools.code import CodeTool
 from agentmath.training.optim import Optimizer
 from agentmath.training.policy import Policy, load_policy
@@ -184,12 +183,6 @@ def build_engine(policy: Policy, section: EngineSection) -> TransformersEngine:
         tokenizer=policy.tokenizer,
         section=section,
     )
-
-
-def limits_of(section: SandboxSection) -> Limits:
-    """Bounds on one program."""
-    names = ("cpu_seconds", "wall_seconds", "memory_bytes", "output_bytes", "file_bytes")
-    return Limits(**{name: getattr(section, name) for name in names})
 
 
 def check_prompts(agent: SingleAgent, pool: Pool, recipe: Recipe) -> None:

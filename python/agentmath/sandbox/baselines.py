@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import shutil
 import subprocess
@@ -119,11 +118,6 @@ class EmptyForks:
     ) -> None:
         self._process.kill()
         self._process.communicate()
-
-
-def num_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0))
 
 
 def _cpu_seconds_of_children() -> float:

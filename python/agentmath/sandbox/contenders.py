@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from agentmath.config.sandbox import SandboxSection
 from agentmath.core.types import Limits, ToolStatus
 from agentmath.sandbox import baselines, library
 from agentmath.sandbox.baselines import CannotMeasureError, EmptyForks, Timing
-from agentmath.sandbox.local import LocalSandbox, open_sandbox
+from agentmath.sandbox.local import LocalSandbox, limits_of, open_sandbox
 
 PRINT, PRINTED = "print(1)", "1\n"
 KILL_AFTER_SECONDS = 0.05
@@ -146,10 +146,10 @@ def _executions(bare: LocalSandbox, loaded: LocalSandbox | None, section: Sandbo
 
     async def forked(_: int = 0) -> Timing:
         other = section.memory_bytes + _OTHER_LIMIT_BYTES
-        return await timed_execution(bare, PRINT, PRINTED, limits=limits_of(section, memory_bytes=other))
+        return await timed_execution(bare, PRINT, PRINTED, limits=replace(limits_of(section), memory_bytes=other))
 
     async def killed() -> Timing:
-        limits = limits_of(section, cpu_seconds=KILL_AFTER_SECONDS)
+        limits = replace(limits_of(section), cpu_seconds=KILL_AFTER_SECONDS)
         done = await timed_execution(bare, "while True: pass", "", limits=limits, status=ToolStatus.CPU_TIMEOUT)
         return done._replace(seconds=done.seconds - KILL_AFTER_SECONDS)
 
@@ -201,14 +201,3 @@ async def timed_execution(
         said = result.error or result.stderr.strip() or repr(result.stdout[:80])
         raise CannotMeasureError(f"{code!r} ended with status {result.status} instead of {status}: {said}")
     return Timing(seconds, result.cpu_seconds)
-
-
-def limits_of(section: SandboxSection, *, cpu_seconds: float = 0.0, memory_bytes: int = 0) -> Limits:
-    """The section's limits, with others where they are given."""
-    return Limits(
-        cpu_seconds=cpu_seconds or section.cpu_seconds,
-        wall_seconds=section.wall_seconds,
-        memory_bytes=memory_bytes or section.memory_bytes,
-        output_bytes=section.output_bytes,
-        file_bytes=section.file_bytes,
-    )

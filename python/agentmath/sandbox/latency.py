@@ -12,19 +12,18 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import os
-import platform
 import time
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 from agentmath.sandbox import footprint
-from agentmath.sandbox.baselines import CannotMeasureError, Timing, num_cores
+from agentmath.sandbox.baselines import CannotMeasureError, Timing
 from agentmath.sandbox.contenders import PRINT, PRINTED, Contender, Contest, open_contest, timed_execution
 from agentmath.sandbox.figures import Tally, summarise
+from agentmath.telemetry.machine import describe_machine, num_cores
 
 _WARM_UPS = 2
 _MEMORY_SAMPLES = 3
@@ -98,15 +97,7 @@ def turns(contenders: Sequence[Contender], number: int, *, slow_every: int) -> l
 def machine() -> dict[str, Any]:
     """What the figures depend on: processor, cores, memory, system, versions, load."""
     versions = {name: _version(name) for name in ("numpy", "sympy")}
-    return {
-        "processor": _processor(),
-        "cores": num_cores(),
-        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        **{name: version for name, version in versions.items() if version},
-        "load_average": os.getloadavg()[0],
-    }
+    return describe_machine() | {name: version for name, version in versions.items() if version}
 
 
 async def _warm_up(contender: Contender) -> None:
@@ -195,15 +186,6 @@ async def _guarded(contest: Contest, name: str, work: Awaitable[None]) -> None:
     except CannotMeasureError as error:
         contest.left_out[name] = str(error)
         contest.contenders = [contender for contender in contest.contenders if contender.name != name]
-
-
-def _processor() -> str:
-    try:
-        text = Path("/proc/cpuinfo").read_text(errors="replace")
-    except OSError:
-        text = ""
-    names = (line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name"))
-    return next(names, platform.processor() or platform.machine())
 
 
 def _version(distribution: str) -> str:

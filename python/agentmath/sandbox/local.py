@@ -76,13 +76,7 @@ class LocalSandbox:
             raise SandboxError("no_new_privs cannot be left out: seccomp and Landlock need it")
         self._mode: layers.Mode = section.mode
         self._queue_seconds = section.queue_seconds
-        self._limits = Limits(
-            cpu_seconds=section.cpu_seconds,
-            wall_seconds=section.wall_seconds,
-            memory_bytes=section.memory_bytes,
-            output_bytes=section.output_bytes,
-            file_bytes=section.file_bytes,
-        )
+        self._limits = limits_of(section)
         self._layers: tuple[layers.Layer, ...] = ()
         self._layer_names: tuple[str, ...] = ()
         self._failure: str | None = None
@@ -303,6 +297,17 @@ def _session_number(session: str) -> int:
     """0 belongs to no session; an unknown number is one that was closed."""
     number = session.removeprefix(_SESSION)
     return int(number) if number.isdigit() else (1 << 64) - 1
+
+
+def limits_of(section: SandboxSection) -> Limits:
+    """What the section allows one execution."""
+    return Limits(
+        cpu_seconds=section.cpu_seconds,
+        wall_seconds=section.wall_seconds,
+        memory_bytes=section.memory_bytes,
+        output_bytes=section.output_bytes,
+        file_bytes=section.file_bytes,
+    )
 
 
 def _bounds(limits: Limits) -> _C.sandbox.Bounds:

@@ -132,7 +132,7 @@ LEAKS: list[Attack] = [
         S.OK,
         "import os\n"
         "os.path.expanduser('~') in ('.', '/', os.getcwd()) or not "
-        "os.path.expanduser('~').startswith('/root')",
+        "os.path.expanduser('~').startswith('@HOME@')",
         value="True",
     ),
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import secrets
 import shutil
 import socket
@@ -50,7 +51,7 @@ class Canaries:
         shutil.rmtree(self._folder)
 
     def fill_in(self, code: str) -> str:
-        """code with @FILE@, @MARK@, @PORT@, @VICTIM@, @TRAINER@, @DESCRIPTOR@ and @REPOSITORY@ replaced."""
+        """code with @FILE@, @MARK@, @PORT@, @VICTIM@, @TRAINER@, @DESCRIPTOR@, @HOME@ and @REPOSITORY@ replaced."""
         for name, text in {
             "@FILE@": str(self._file),
             "@MARK@": self._mark,
@@ -58,6 +59,7 @@ class Canaries:
             "@VICTIM@": str(self._victim.pid),
             "@TRAINER@": str(os.getpid()),
             "@DESCRIPTOR@": str(self._descriptor),
+            "@HOME@": pwd.getpwuid(0).pw_dir,  # of the superuser, whoever runs this
             "@REPOSITORY@": str(Path(__file__).resolve().parents[4]),
         }.items():
             code = code.replace(name, text)
