@@ -15,6 +15,7 @@ FLOORS = (
     {"evaluation", "synthesis"},
     {"orchestration"},
     {"cli"},
+    {"__main__"},
 )
 FLOOR = {room: number for number, rooms in enumerate(FLOORS) for room in rooms}
 ALLOWED = {

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 RECIPE = Path(__file__).parent.parent / "fixtures" / "tiny.toml"
-COMMAND = [sys.executable, "-c", "from agentmath.cli.main import main; main()"]
+COMMAND = [sys.executable, "-m", "agentmath"]
 Start = Callable[..., subprocess.Popen[str]]
 
 
