@@ -6,5 +6,6 @@
 NB_MODULE(_C, m) {
   m.doc() = "Compiled core of agentmath.";
   agentmath::BindDecode(m);
+  agentmath::BindLoss(m);
   agentmath::BindSandbox(m);
 }

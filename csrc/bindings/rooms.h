@@ -6,6 +6,7 @@
 namespace agentmath {
 
 void BindDecode(nanobind::module_& m);
+void BindLoss(nanobind::module_& m);
 void BindSandbox(nanobind::module_& m);
 
 }  // namespace agentmath

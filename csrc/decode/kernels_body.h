@@ -5,11 +5,35 @@
 #include <cstdint>
 #include <limits>
 
+#include "core/vector.h"
 #include "decode/kernels.h"
-#include "decode/vector.h"
 
 namespace agentmath {
 namespace {
+
+static_assert(kLanes == 8, "SumEach shuffles eight lanes");
+
+#if defined(__clang__)
+#define AGENTMATH_SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define AGENTMATH_SHUFFLE(a, b, ...) __builtin_shuffle(a, b, Ints{__VA_ARGS__})
+#endif
+
+// Sums of eight vectors, one in each lane.
+inline Floats SumEach(const Floats* a) {
+  Floats pairs[4];
+  for (int i = 0; i < 4; ++i) {
+    pairs[i] = AGENTMATH_SHUFFLE(a[2 * i], a[2 * i + 1], 0, 8, 2, 10, 4, 12, 6, 14) +
+               AGENTMATH_SHUFFLE(a[2 * i], a[2 * i + 1], 1, 9, 3, 11, 5, 13, 7, 15);
+  }
+  Floats fours[2];
+  for (int i = 0; i < 2; ++i) {
+    fours[i] = AGENTMATH_SHUFFLE(pairs[2 * i], pairs[2 * i + 1], 0, 1, 8, 9, 4, 5, 12, 13) +
+               AGENTMATH_SHUFFLE(pairs[2 * i], pairs[2 * i + 1], 2, 3, 10, 11, 6, 7, 14, 15);
+  }
+  return AGENTMATH_SHUFFLE(fours[0], fours[1], 0, 1, 2, 3, 8, 9, 10, 11) +
+         AGENTMATH_SHUFFLE(fours[0], fours[1], 4, 5, 6, 7, 12, 13, 14, 15);
+}
 
 inline float InverseRms(const float* x, std::int64_t width, float eps) {
   Floats squares = All(0.0f);

@@ -9,13 +9,15 @@ vocabulary GEMMs in all, no recomputation), and backward only hands it over.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+from agentmath_kernels.row_operator import Backend, RowFigures, Slopes, choose
 
 
 class RowTerms(NamedTuple):
@@ -52,10 +54,18 @@ class Rows:
     dtype: torch.dtype
     """Type of logits and of everything per row."""
     chunk_rows: int
+    backend: Backend
 
     @staticmethod
     def select(
-        hidden: Tensor, weight: Tensor, targets: Tensor, mask: Tensor | None, *, temperature: float, chunk_bytes: int
+        hidden: Tensor,
+        weight: Tensor,
+        targets: Tensor,
+        mask: Tensor | None,
+        *,
+        temperature: float,
+        chunk_bytes: int,
+        backend: Backend = "auto",
     ) -> Rows:
         """Check shapes and compact: rows outside the mask are never read, so a NaN there cannot leak."""
         if hidden.ndim != 2 or weight.ndim != 2 or hidden.shape[1] != weight.shape[1]:
@@ -80,7 +90,19 @@ class Rows:
         # Logits in less than float32 move the sampled token's log-prob by up to 0.1.
         dtype = torch.float64 if torch.float64 in (hidden.dtype, weight.dtype) else torch.float32
         chunk_rows = max(1, chunk_bytes // (vocab * dtype.itemsize))
-        return Rows(index=index, targets=chosen, temperature=temperature, dtype=dtype, chunk_rows=chunk_rows)
+        return Rows(
+            index=index,
+            targets=chosen,
+            temperature=temperature,
+            dtype=dtype,
+            chunk_rows=chunk_rows,
+            backend=backend,
+        )
+
+    def spans(self) -> Iterator[slice]:
+        """The n rows in chunks."""
+        n = self.index.numel()
+        return (slice(start, min(start + self.chunk_rows, n)) for start in range(0, n, self.chunk_rows))
 
 
 def head_loss(hidden: Tensor, weight: Tensor, rows: Rows, row_loss: RowLoss, *, want_entropy: bool) -> HeadOutput:
@@ -98,14 +120,26 @@ class _HeadLoss(torch.autograd.Function):
     def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, hidden: Tensor, weight: Tensor, rows: Rows, row_loss: RowLoss, options: Any
     ) -> tuple[Tensor, ...]:
-        (wants_dhidden, wants_dweight), want_entropy = options
-        walk = _Walk(hidden, weight, rows, want_entropy=want_entropy)
-        walk.prepare_gradients(wants_dhidden, wants_dweight)
-        for start in range(0, rows.index.numel(), rows.chunk_rows):
-            walk.chunk(slice(start, min(start + rows.chunk_rows, rows.index.numel())), row_loss)
+        wants, want_entropy = options
+        walk = _Walk(hidden, weight, rows)
+        walk.prepare_gradients(*wants)
+        n, per_row = rows.index.numel(), {"dtype": rows.dtype, "device": hidden.device}
+        loss = torch.zeros((), dtype=torch.float64, device=hidden.device)
+        logprobs, entropy = torch.empty(n, **per_row), torch.empty(n if want_entropy else 0, **per_row)
+        finite = torch.empty(n, dtype=torch.bool, device=hidden.device)
+        for span in rows.spans():
+            chunk = walk.chunk(span, want_entropy=want_entropy)
+            terms = row_loss(span, chunk.logprob)
+            counts = terms.finite & chunk.finite
+            logprobs[span], finite[span] = chunk.logprob, counts
+            if want_entropy:
+                entropy[span] = chunk.entropy
+            loss += torch.where(counts, terms.loss, 0).sum(dtype=torch.float64)
+            if any(wants):
+                chunk.accumulate(Slopes(torch.where(counts, terms.dlogp, 0)), counts)
         ctx.save_for_backward(walk.dhidden, walk.dweight)
         ctx.weight_dtype = weight.dtype
-        outputs = (walk.loss.to(walk.dtype), walk.logprobs, walk.entropy, walk.finite)
+        outputs = (loss.to(rows.dtype), logprobs, entropy, finite)
         ctx.mark_non_differentiable(*outputs[1:])
         return outputs
 
@@ -122,22 +156,55 @@ class _HeadLoss(torch.autograd.Function):
         return dhidden, dweight, None, None, None
 
 
-class _Walk:
-    """Buffers of one forward pass: two chunks [C, V], the outputs [n], the gradients."""
+def head_logprobs(hidden: Tensor, weight: Tensor, rows: Rows, *, want_entropy: bool) -> tuple[Tensor, Tensor]:
+    """([n] log-probs, [n] entropies), differentiable once by hidden and weight, for losses that are not row-local.
 
-    def __init__(self, hidden: Tensor, weight: Tensor, rows: Rows, *, want_entropy: bool) -> None:
-        n, device = rows.index.numel(), hidden.device
-        self.hidden, self.rows, self.want_entropy = hidden, rows, want_entropy
-        self.dtype = rows.dtype
+    The forward pass keeps no logits; the backward pass forms them again, chunk by chunk (one vocabulary GEMM, then
+    three). entropy is empty unless wanted. A row whose log-prob is not finite has no gradient.
+    """
+    return _HeadLogprobs.apply(hidden, weight, rows, want_entropy)  # pyright: ignore[reportReturnType]
+
+
+class _HeadLogprobs(torch.autograd.Function):
+    @staticmethod
+    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, hidden: Tensor, weight: Tensor, rows: Rows, want_entropy: bool
+    ) -> tuple[Tensor, Tensor]:
+        walk = _Walk(hidden, weight, rows)
+        chunks = [walk.chunk(span, want_entropy=want_entropy) for span in rows.spans()]
+        empty = torch.empty(0, dtype=rows.dtype, device=hidden.device)
+        ctx.save_for_backward(hidden, weight)
+        ctx.rows, ctx.want_entropy = rows, want_entropy
+        return torch.cat([empty, *(c.logprob for c in chunks)]), torch.cat([empty, *(c.entropy for c in chunks)])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
+        hidden, weight = ctx.saved_tensors
+        walk = _Walk(hidden, weight, ctx.rows)
+        walk.prepare_gradients(*ctx.needs_input_grad[:2])
+        for span in ctx.rows.spans():
+            chunk = walk.chunk(span, want_entropy=ctx.want_entropy)
+            finite = chunk.finite & chunk.logprob.isfinite()
+            by_logprob, by_entropy = torch.where(finite, grads[0][span], 0), None
+            if ctx.want_entropy:
+                by_entropy = torch.where(finite, grads[1][span], 0)
+            chunk.accumulate(Slopes(by_logprob, by_entropy), finite)
+        dweight = None if walk.dweight is None else walk.dweight.to(weight.dtype)
+        return walk.dhidden, dweight, None, None
+
+
+class _Walk:
+    """One pass over the rows: the buffer of a chunk [C, V] and the gradients."""
+
+    def __init__(self, hidden: Tensor, weight: Tensor, rows: Rows) -> None:
+        device = hidden.device
+        self.hidden, self.rows, self.dtype = hidden, rows, rows.dtype
         # CPU kernels cannot multiply bf16 into fp32 results; upcasting once is exact, and fast where bf16 is emulated.
         self.weight = weight.to(self.dtype) if device.type == "cpu" or hidden.dtype != weight.dtype else weight
-        shape = (min(rows.chunk_rows, n), weight.shape[0])
-        self.logits_buffer = torch.empty(shape, dtype=self.dtype, device=device)
-        self.probs_buffer = torch.empty(shape if want_entropy else (0, 0), dtype=self.dtype, device=device)
-        self.loss = torch.zeros((), dtype=torch.float64, device=device)
-        self.logprobs = torch.empty(n, dtype=self.dtype, device=device)
-        self.entropy = torch.empty(n if want_entropy else 0, dtype=self.dtype, device=device)
-        self.finite = torch.empty(n, dtype=torch.bool, device=device)
+        shape = (min(rows.chunk_rows, rows.index.numel()), weight.shape[0])
+        self.buffer = torch.empty(shape, dtype=self.dtype, device=device)
+        self.operator = choose(rows.backend, self.buffer)
         self.dhidden: Tensor | None = None
         self.dweight: Tensor | None = None
 
@@ -147,60 +214,58 @@ class _Walk:
         if wants_dweight:
             self.dweight = torch.zeros(self.weight.shape, dtype=self.dtype, device=self.hidden.device)
 
-    def chunk(self, span: slice, row_loss: RowLoss) -> None:
+    def chunk(self, span: slice, *, want_entropy: bool) -> _Chunk:
+        """Form the logits of some rows and read them; the chunk before is gone."""
         index, targets = self.rows.index[span], self.rows.targets[span]
         h = self.hidden.index_select(0, index).to(self.weight.dtype)
-        logits = self._project(h, self.logits_buffer[: h.shape[0]])
-        if self.rows.temperature != 1.0:
-            logits.div_(self.rows.temperature)
-        logp_all = torch.log_softmax(logits, -1, out=logits)
-        logp = logp_all.gather(1, targets[:, None]).squeeze(1)
-        if self.want_entropy:
-            probs = torch.exp(logp_all, out=self.probs_buffer[: h.shape[0]])
-            self.entropy[span] = _entropy(probs, logp_all)
-        else:
-            probs = logp_all.exp_()
-        terms = row_loss(span, logp)
-        finite = terms.finite & logp.isfinite() & h.isfinite().all(1)
-        self.logprobs[span], self.finite[span] = logp, finite
-        self.loss += torch.where(finite, terms.loss, 0).sum(dtype=torch.float64)
-        if self.dhidden is not None or self.dweight is not None:
-            dlogits = self._dlogits(probs, targets, torch.where(finite, terms.dlogp, 0))
-            self._accumulate(h, dlogits, index, finite)
+        logits = self._project(h, self.buffer[: h.shape[0]])
+        figures = self.operator.read(logits, targets, self.rows.temperature, want_entropy=want_entropy)
+        return _Chunk(self, index, targets, h, logits, figures)
 
     def _project(self, h: Tensor, out: Tensor) -> Tensor:
         if self.weight.dtype == self.dtype:
             return torch.mm(h, self.weight.t(), out=out)
         return torch.mm(h, self.weight.t(), out_dtype=self.dtype)
 
-    def _dlogits(self, probs: Tensor, targets: Tensor, dlogp: Tensor) -> Tensor:
-        """d loss / d logits = dlogp (onehot - p) / temperature, written over probs."""
-        scaled = (dlogp / self.rows.temperature)[:, None]
-        return probs.mul_(-scaled).scatter_add_(1, targets[:, None], scaled)
 
-    def _accumulate(self, h: Tensor, dlogits: Tensor, index: Tensor, finite: Tensor) -> None:
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """Rows whose logits are in the walk's buffer now."""
+
+    walk: _Walk
+    index: Tensor
+    targets: Tensor
+    hidden: Tensor
+    logits: Tensor
+    figures: RowFigures
+
+    @property
+    def logprob(self) -> Tensor:
+        return self.figures.logprob
+
+    @property
+    def entropy(self) -> Tensor:
+        return self.figures.entropy
+
+    @property
+    def finite(self) -> Tensor:
+        """[C] rows whose inputs and log-prob are finite."""
+        return self.logprob.isfinite() & self.hidden.isfinite().all(1)
+
+    def accumulate(self, slopes: Slopes, finite: Tensor) -> None:
+        """Add to the walk's gradients; rows outside `finite` must have slopes 0."""
+        walk, h = self.walk, self.hidden
+        dlogits = walk.operator.write(self.logits, self.targets, walk.rows.temperature, self.figures, slopes)
         if not bool(finite.all()):
             # 0 * NaN is NaN, so an excluded row has to leave both factors of the products.
-            dlogits.masked_fill_(~finite[:, None], 0)
             h = h.masked_fill(~finite[:, None], 0)
-        factor = dlogits.to(self.weight.dtype)
-        if self.dhidden is not None:
-            dh = torch.mm(factor, self.weight).masked_fill_(~finite[:, None], 0)
-            self.dhidden.index_copy_(0, index, dh.to(self.dhidden.dtype))
-        if self.dweight is None:
+        factor = dlogits.to(walk.weight.dtype)
+        if walk.dhidden is not None:
+            dh = torch.mm(factor, walk.weight).masked_fill_(~finite[:, None], 0)
+            walk.dhidden.index_copy_(0, self.index, dh.to(walk.dhidden.dtype))
+        if walk.dweight is None:
             return
-        if factor.dtype == self.dtype:
-            self.dweight.addmm_(factor.t(), h)
+        if factor.dtype == walk.dtype:
+            walk.dweight.addmm_(factor.t(), h)
         else:
-            self.dweight += torch.mm(factor.t(), h, out_dtype=self.dtype)
-
-
-def _entropy(probs: Tensor, logp: Tensor) -> Tensor:
-    """-sum p log p of each row [c], with 0 log 0 = 0."""
-    entropy = -torch.bmm(probs[:, None, :], logp[:, :, None]).flatten()
-    suspect = entropy.isnan().nonzero().squeeze(1)
-    if suspect.numel():
-        # A logit of -inf makes 0 * -inf. Rare, so those rows alone pay for the guard; truly broken rows stay NaN.
-        p, lp = probs[suspect], logp[suspect]
-        entropy[suspect] = -torch.where(p == 0, 0, p * lp).sum(1)
-    return entropy
+            walk.dweight += torch.mm(factor.t(), h, out_dtype=walk.dtype)

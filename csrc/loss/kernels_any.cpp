@@ -1,0 +1,7 @@
+#include "loss/kernels_body.h"
+
+namespace agentmath {
+
+LossKernels AnyLossKernels() { return kLossKernels; }
+
+}  // namespace agentmath
