@@ -76,10 +76,10 @@ def choose(backend: Backend, logits: Tensor) -> RowOperator:
 
 def _native() -> Any:
     try:
-        from agentmath import _C
+        import agentmath._C
     except ImportError:
         return None
-    return getattr(_C, "loss", None)
+    return getattr(agentmath._C, "loss", None)
 
 
 class TorchRows:

@@ -22,7 +22,7 @@ def draw(seed: int, *shape: int, dtype: Any = torch.float32) -> Any:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
 
 
-def operator(name: str) -> Any:
+def operator(name: Any) -> Any:
     return choose(name, torch.empty(1, 1))
 
 
