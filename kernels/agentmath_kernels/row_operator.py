@@ -11,13 +11,15 @@ where a and b are the derivatives of the loss by the row's log-prob and entropy.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
 
-Backend = Literal["auto", "native", "torch"]
-"""native: C++ on the CPU in float32; torch: any device and type; auto: native where it can run, else torch."""
+Backend = Literal["auto", "native", "triton", "torch"]
+"""native: C++ on the CPU in float32; triton: kernels on a GPU in float32; torch: any device and type; auto: the first
+of these that can run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,23 +57,35 @@ class Slopes:
 
 def choose(backend: Backend, logits: Tensor) -> RowOperator:
     """The operator for logits of this type and device. Raises ValueError that says why a named backend cannot run."""
-    if backend == "torch":
-        return TorchRows()
-    native = _native()
-    fault = (
-        f"it runs on the CPU, and the logits are on {logits.device}"
-        if logits.device.type != "cpu"
-        else f"it computes in float32, and the logits are {logits.dtype}"
-        if logits.dtype != torch.float32
-        else "the compiled module agentmath._C is not installed"
-        if native is None
-        else None
-    )
-    if fault is None:
-        return NativeRows(native)
-    if backend == "native":
-        raise ValueError(f"the loss backend 'native' cannot run: {fault}; take 'torch' or 'auto'")
+    faults: dict[str, str | None] = {"native": _native_fault(logits), "triton": _triton_fault(logits), "torch": None}
+    if backend not in ("auto", *faults):
+        raise ValueError(f"there is no loss backend {backend!r}: known are auto, {', '.join(faults)}")
+    name = next(n for n, fault in faults.items() if fault is None) if backend == "auto" else backend
+    if faults[name] is not None:
+        raise ValueError(f"the loss backend {name!r} cannot run: {faults[name]}; take 'torch' or 'auto'")
+    if name == "native":
+        return NativeRows(_native())
+    if name == "triton":
+        from agentmath_kernels.triton_rows import TritonRows
+
+        return TritonRows()
     return TorchRows()
+
+
+def _native_fault(logits: Tensor) -> str | None:
+    if logits.device.type != "cpu":
+        return f"it runs on the CPU, and the logits are on {logits.device}"
+    if logits.dtype != torch.float32:
+        return f"it computes in float32, and the logits are {logits.dtype}"
+    return "the compiled module agentmath._C is not installed" if _native() is None else None
+
+
+def _triton_fault(logits: Tensor) -> str | None:
+    if logits.device.type != "cuda":
+        return f"it runs on a GPU, and the logits are on {logits.device}"
+    if logits.dtype != torch.float32:
+        return f"it computes in float32, and the logits are {logits.dtype}"
+    return "triton is not installed: pip install 'agentmath[gpu]'" if find_spec("triton") is None else None
 
 
 def _native() -> Any:

@@ -106,6 +106,10 @@ def test_a_backend_that_cannot_run_says_why():
         choose("native", torch.empty(1, 1, dtype=torch.float64))
     with pytest.raises(ValueError, match="'native' cannot run: it runs on the CPU, and the logits are on meta"):
         choose("native", torch.empty(1, 1, device="meta"))
+    with pytest.raises(ValueError, match="'triton' cannot run: it runs on a GPU, and the logits are on cpu"):
+        choose("triton", torch.empty(1, 1))
+    with pytest.raises(ValueError, match="no loss backend 'cuda': known are auto, native, triton, torch"):
+        choose("cuda", torch.empty(1, 1))  # pyright: ignore[reportArgumentType]
 
 
 def rows_of(hidden: Any, weight: Any, targets: Any, mask: Any = None, **options: Any) -> Rows:
