@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentmath.cli import sandbox
+from agentmath.cli import decontaminate, sandbox
 from agentmath.cli.errors import guarded, report, warn
 from agentmath.core.errors import ConfigError, Interrupted
 
@@ -27,6 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(sandbox.app)
+app.command()(decontaminate.decontaminate)
 
 _WITH_OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
 _USAGE = "RECIPE [--section.key VALUE]... [OPTIONS]"
@@ -165,7 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point; ends the process with the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        app(args=mark_bare_resume(given), prog_name="agentmath")
+        app(args=repeat_against(mark_bare_resume(given)), prog_name="agentmath")
     except KeyboardInterrupt:
         sys.exit(report(Interrupted("stopped by Ctrl-C")))
 
@@ -177,6 +178,19 @@ def mark_bare_resume(arguments: Sequence[str]) -> list[str]:
         is_bare = word == "--resume" and follower.startswith("--")
         marked.append(f"{word}=" if is_bare else word)
     return marked
+
+
+def repeat_against(arguments: Sequence[str]) -> list[str]:
+    """Spell --against A B as --against A --against B: an option of the parser has one value."""
+    spelled: list[str] = []
+    is_listing = False
+    for word in arguments:
+        if word.startswith("--"):
+            is_listing = word == "--against"
+        elif is_listing and spelled[-1] != "--against":
+            spelled.append("--against")
+        spelled.append(word)
+    return spelled
 
 
 def _prepare(words: list[str], resume: str | None, output_dir: str | None) -> tuple[Recipe, Path | None]:
