@@ -30,11 +30,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "kernels"))
 import torch
 from torch import Tensor
 
-from agentmath_kernels import policy_loss, token_logprobs
+from agentmath_kernels import Clip, Correction, policy_loss, token_logprobs
 from agentmath_kernels.reference import policy_loss_reference
 from agentmath_kernels.row_operator import RowOperator, Slopes, TorchRows
 
-CLIP: dict[str, float] = {"clip_low": 0.2, "clip_high": 0.28, "dual_clip": 10.0, "importance_cap": 2.0}
+FORMULA: dict[str, Any] = {"surrogate": Clip(low=0.2, high=0.28, dual=10.0), "correction": Correction()}
 REHEARSAL = "--rehearse" in sys.argv
 DEVICE = "cpu" if REHEARSAL else "cuda"
 BIG_CHUNK = 4096
@@ -70,7 +70,7 @@ def inputs(shape: Shape, dtype: torch.dtype, seed: int = 0) -> dict[str, Tensor]
 def run_loss(op: Callable[..., Any], x: dict[str, Tensor], **options: Any) -> tuple[Tensor, Tensor, Tensor]:
     """(loss, dHidden, dWeight)."""
     leaves = {name: x[name].detach().requires_grad_() for name in ("hidden", "lm_head_weight")}
-    out = op(**{**x, **leaves}, num_trainable_tokens=max(1, int(x["mask"].sum())), **CLIP, **options)
+    out = op(**{**x, **leaves}, num_trainable_tokens=max(1, int(x["mask"].sum())), **FORMULA, **options)
     loss = out if isinstance(out, Tensor) else out.loss
     loss.backward()
     return loss.detach(), *(leaf.grad for leaf in leaves.values())  # pyright: ignore[reportReturnType]
@@ -224,7 +224,7 @@ def naive(
 ) -> Tensor:
     logp = torch.log_softmax((hidden @ lm_head_weight.t()).float(), -1).gather(1, targets[:, None]).squeeze(1)
     ratio = (logp - x["behaviour_logprobs"]).exp()
-    clipped = ratio.clamp(1 - x["clip_low"], 1 + x["clip_high"])
+    clipped = ratio.clamp(1 - x["surrogate"].low, 1 + x["surrogate"].high)
     term = -torch.minimum(ratio * x["advantages"], clipped * x["advantages"])
     return (term * mask).sum() / num_trainable_tokens
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from agentmath.config.sandbox import SandboxSection
 from agentmath.core.types import Limits, ToolStatus
+from agentmath.sandbox.footprint import descendants
 from agentmath.sandbox.local import LocalSandbox, open_sandbox
 
 S = ToolStatus
@@ -89,7 +90,7 @@ class _Traces:
     """What a sandbox could leave behind, as seen from this process."""
 
     def __init__(self) -> None:
-        self.processes = len(_below(os.getpid()))
+        self.processes = len(descendants(os.getpid(), with_zombies=True))
         self.descriptors = len(os.listdir("/proc/self/fd"))
         self.threads = len(os.listdir("/proc/self/task"))
         mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
@@ -110,8 +111,10 @@ class _Traces:
 
 
 def _is_in_use(name: str) -> bool:
-    """Another sandbox may be at work on this machine: its name holds a living pid, or somebody stands in its folder."""
-    if any(os.path.exists(f"/proc/{number}") for number in re.findall(r"\d+", name)):
+    """Another sandbox may be at work on this machine: its name holds its trainer's pid, or somebody stands in its
+    folder."""
+    named = re.search(r"agentmath-sandbox-(\d+)-", name)
+    if named is not None and int(named[1]) != os.getpid() and os.path.exists(f"/proc/{named[1]}"):
         return True
     for cwd in Path("/proc").glob("[0-9]*/cwd"):
         try:
@@ -120,19 +123,6 @@ def _is_in_use(name: str) -> bool:
         except OSError:
             continue
     return False
-
-
-def _below(pid: int) -> list[int]:
-    """All descendants of a process."""
-    found: list[int] = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
-            pids = [int(word) for word in task.read_text().split()]
-        except OSError:
-            continue
-        for child in pids:
-            found += [child, *_below(child)]
-    return found
 
 
 def _resident_mib(pid: int) -> float:

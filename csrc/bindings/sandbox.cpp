@@ -17,6 +17,7 @@
 
 #include "bindings/rooms.h"
 #include "core/error.h"
+#include "sandbox/cgroup.h"
 #include "sandbox/frame.h"
 #include "sandbox/harden.h"
 #include "sandbox/namespaces.h"
@@ -57,8 +58,13 @@ void EnterNamespaces(const std::set<std::string>& layers) {
   sandbox::EnterNamespaces(wanted);
 }
 
-bool ServeZygote(int control, int trainer, int statm, const std::set<std::string>& layers,
-                 const std::string& scratch_base, const std::vector<std::string>& readable) {
+sandbox::Cgroup EnterCgroup(pid_t trainer) {
+  return sandbox::Cgroup::Enter(sandbox::FindCgroupPlaces(), trainer, sandbox::kMaxTasksOfZygote);
+}
+
+bool ServeZygote(int control, int trainer, int statm, int oom_score, sandbox::Cgroup* cgroup,
+                 const std::set<std::string>& layers, const std::string& scratch_base,
+                 const std::vector<std::string>& readable) {
   const bool has_mounts = layers.count("mount_namespace") > 0;
   std::optional<sandbox::Policy> policy;
   if (layers.count("seccomp") > 0) policy.emplace(has_mounts);
@@ -66,6 +72,8 @@ bool ServeZygote(int control, int trainer, int statm, const std::set<std::string
   settings.control = control;
   settings.trainer = trainer;
   settings.statm = statm;
+  settings.oom_score = oom_score;
+  settings.cgroup = cgroup;
   settings.policy = policy ? &*policy : nullptr;
   settings.has_limits = layers.count("rlimits") > 0;
   settings.has_pid_namespace = layers.count("pid_namespace") > 0;
@@ -250,8 +258,11 @@ void BindSandbox(nb::module_& m) {
            "Move this single-threaded process into those of the layers that are namespaces.");
   room.def("close_mounts", &sandbox::CloseMounts, "scratch_base"_a,
            "Make all mounts read-only, hide /proc, put a tmpfs at scratch_base.");
+  nb::class_<sandbox::Cgroup>(room, "Cgroup", "The control group that this process is in.");
+  room.def("enter_cgroup", &EnterCgroup, "trainer"_a,
+           "Make a control group for this process, see that it acts, and enter it.");
   room.def("serve_zygote", &ServeZygote, nb::kw_only(), "control"_a, "trainer"_a, "statm"_a,
-           "layers"_a, "scratch_base"_a, "readable"_a,
+           "oom_score"_a, "cgroup"_a.none(), "layers"_a, "scratch_base"_a, "readable"_a,
            "Fork and reap on request; True in each hardened child, False at the end.");
   room.def("hide_memory", &sandbox::HideMemory,
            "Make this process's memory unreadable to others of its uid.");

@@ -96,7 +96,10 @@ int MakeLandlockRuleset(const std::vector<std::string>& readable,
                         const std::vector<std::string>& devices,
                         const std::vector<std::string>& writable) {
   const int version = LandlockVersion();
-  if (version == 0) throw Error("landlock: not offered by this kernel");
+  if (version == 0) {
+    if (errno == EPERM) throw SystemError("landlock: refused from around this process");
+    throw SystemError("landlock: not offered by this kernel");
+  }
   RulesetAttributes attributes{HandledFiles(version), 0, 0};
   std::size_t size = offsetof(RulesetAttributes, handled_access_net);
   if (version >= 4) {

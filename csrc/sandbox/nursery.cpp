@@ -12,8 +12,10 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "core/error.h"
+#include "sandbox/cgroup.h"
 #include "sandbox/scratch.h"
 #include "sandbox/spawn.h"
 
@@ -231,11 +233,11 @@ void Nursery::OnZygote(std::uint32_t events) {
     const ssize_t count = recv(control_.get(), buffer, sizeof(buffer), MSG_DONTWAIT);
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (count <= 0) break;
+    const std::string_view message(buffer, static_cast<std::size_t>(count));
+    Notice notice;
     if (!has_answered_) {
-      Answer({buffer, static_cast<std::size_t>(count)});
-    } else if (count == static_cast<ssize_t>(sizeof(Notice))) {
-      Notice notice;
-      std::memcpy(&notice, buffer, sizeof(notice));
+      Answer(message);
+    } else if (ParseNotice(message, &notice)) {
       OnNotice(notice);
     }
   }
@@ -243,15 +245,13 @@ void Nursery::OnZygote(std::uint32_t events) {
   ends_->ZygoteGone(this, LastWords());  // may destroy this
 }
 
-void Nursery::Answer(const std::string& text) {
+void Nursery::Answer(std::string_view message) {
   has_answered_ = true;
-  is_ready_ = text[0] == kReady;
-  const std::size_t line_end = std::min(text.find('\n'), text.size() - 1);
-  if (is_ready_) {
-    scratch_folder_ = text.substr(1, line_end - 1);
-    Refill();
-  }
-  ends_->ZygoteAnswered(this, is_ready_, text.substr(is_ready_ ? line_end + 1 : 1));
+  const Greeting greeting = ParseGreeting(message);
+  is_ready_ = greeting.is_ready;
+  scratch_folder_ = greeting.scratch_folder;
+  if (is_ready_) Refill();
+  ends_->ZygoteAnswered(this, is_ready_, greeting.text);
 }
 
 void Nursery::OnNotice(const Notice& notice) {
@@ -366,6 +366,7 @@ void Nursery::EndBlock(Child* child, const Verdict& verdict, double cpu_seconds,
 void Nursery::Bury(Child* child, const Notice& notice) {
   std::string why = child->killed_for ? std::string(Name(*child->killed_for)) + ": " + child->why
                                       : "the process ended between two blocks";
+  if (notice.ran_out_of_memory == 1) why = "memory: " + std::string(kOutOfMemory);
   while (child->channel_watch != Reactor::kNone && !child->report) {
     if (TakeReports(child) != Received::kSomething) break;
   }
@@ -382,6 +383,7 @@ void Nursery::Bury(Child* child, const Notice& notice) {
       end.cpu_limit_seconds = child->job->bounds.cpu_seconds;
       end.killed_for = child->killed_for;
       end.why = child->why;
+      end.ran_out_of_memory = notice.ran_out_of_memory == 1;
       verdict = OfDeadChild(end, child->report ? &*child->report : nullptr);
     }
     why = std::string(Name(verdict.status)) + ": " + verdict.error.value_or("");
@@ -404,7 +406,7 @@ void Nursery::BuryZygote() {
   kill(zygote_, SIGKILL);  // it has closed its end or is to go
   while (waitpid(zygote_, nullptr, 0) < 0 && errno == EINTR) {
   }
-  zygote_ = 0;
+  RemoveCgroup(std::exchange(zygote_, 0));
   try {
     if (!scratch_folder_.empty() && access(scratch_folder_.c_str(), F_OK) == 0) {
       RemoveTree(scratch_folder_);

@@ -8,6 +8,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -92,7 +93,7 @@ class Nursery {
   void FlushRequests();
   void OnZygote(std::uint32_t events);
   void OnNotice(const Notice& notice);
-  void Answer(const std::string& text);
+  void Answer(std::string_view message);
   void WatchOutput(Child* child, const Descriptor& fd, Reactor::Watch* watch);
   void OnCpuCheck(Child* child);
   void OnChannel(Child* child, std::uint32_t events);

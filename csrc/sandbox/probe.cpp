@@ -40,25 +40,6 @@ std::string ReadAll(int fd) {
   _exit(code);
 }
 
-Probe Try(const std::string& layer, const std::function<void()>& attempt) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) throw SystemError("probe: pipe");
-  const pid_t child = fork();
-  if (child < 0) throw SystemError("probe: fork");
-  if (child == 0) RunAndReport(attempt, ends[1]);
-  close(ends[1]);
-  Probe probe{layer, false, ReadAll(ends[0])};
-  close(ends[0]);
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  probe.available = WIFEXITED(status) && WEXITSTATUS(status) == 0;
-  if (!probe.available && probe.why_not.empty()) {
-    probe.why_not = "the trial ended with wait status " + std::to_string(status);
-  }
-  return probe;
-}
-
 void SetNoNewPrivileges() {
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) throw SystemError("set no_new_privs");
 }
@@ -101,9 +82,28 @@ void TryLandlock() {
 
 }  // namespace
 
+Probe ProbeInChild(const std::string& layer, const std::function<void()>& attempt) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) throw SystemError("probe: pipe");
+  const pid_t child = fork();
+  if (child < 0) throw SystemError("probe: fork");
+  if (child == 0) RunAndReport(attempt, ends[1]);
+  close(ends[1]);
+  Probe probe{layer, false, ReadAll(ends[0])};
+  close(ends[0]);
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  probe.available = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  if (!probe.available && probe.why_not.empty()) {
+    probe.why_not = "the trial ended with wait status " + std::to_string(status);
+  }
+  return probe;
+}
+
 Probe ProbeUidDrop(unsigned id, const std::vector<std::string>& needed) {
   if (geteuid() != 0) return {"uid_drop", false, "not root, so there is no privilege to give up"};
-  return Try("uid_drop", [&] {
+  return ProbeInChild("uid_drop", [&] {
     DropTo(id);
     for (const std::string& path : needed) {
       if (access(path.c_str(), R_OK) != 0)
@@ -114,13 +114,13 @@ Probe ProbeUidDrop(unsigned id, const std::vector<std::string>& needed) {
 
 std::vector<Probe> ProbeLayers(const std::string& scratch_base, bool wants_user_namespace) {
   std::vector<Probe> probes;
-  probes.push_back(Try("no_new_privs", SetNoNewPrivileges));
-  probes.push_back(Try("rlimits", TryLimits));
-  probes.push_back(Try("seccomp", TrySeccomp));
-  probes.push_back(Try("landlock", TryLandlock));
+  probes.push_back(ProbeInChild("no_new_privs", SetNoNewPrivileges));
+  probes.push_back(ProbeInChild("rlimits", TryLimits));
+  probes.push_back(ProbeInChild("seccomp", TrySeccomp));
+  probes.push_back(ProbeInChild("landlock", TryLandlock));
   Namespaces base;
   base.user = true;
-  probes.push_back(Try("user_namespace", [base] { EnterNamespaces(base); }));
+  probes.push_back(ProbeInChild("user_namespace", [base] { EnterNamespaces(base); }));
   base.user = probes.back().available && wants_user_namespace;
   const auto with = [&base](bool Namespaces::* which) {
     Namespaces wanted = base;
@@ -132,11 +132,11 @@ std::vector<Probe> ProbeLayers(const std::string& scratch_base, bool wants_user_
   const Namespaces ipc = with(&Namespaces::ipc);
   const Namespaces uts = with(&Namespaces::uts);
   const Namespaces mount = with(&Namespaces::mount);
-  probes.push_back(Try("pid_namespace", [pid] { TryPidNamespace(pid); }));
-  probes.push_back(Try("net_namespace", [net] { EnterNamespaces(net); }));
-  probes.push_back(Try("ipc_namespace", [ipc] { EnterNamespaces(ipc); }));
-  probes.push_back(Try("uts_namespace", [uts] { EnterNamespaces(uts); }));
-  probes.push_back(Try("mount_namespace", [mount, &scratch_base] {
+  probes.push_back(ProbeInChild("pid_namespace", [pid] { TryPidNamespace(pid); }));
+  probes.push_back(ProbeInChild("net_namespace", [net] { EnterNamespaces(net); }));
+  probes.push_back(ProbeInChild("ipc_namespace", [ipc] { EnterNamespaces(ipc); }));
+  probes.push_back(ProbeInChild("uts_namespace", [uts] { EnterNamespaces(uts); }));
+  probes.push_back(ProbeInChild("mount_namespace", [mount, &scratch_base] {
     EnterNamespaces(mount);
     CloseMounts(scratch_base);
     MountScratch(scratch_base + "/probe", 1 << 16, 16);

@@ -2,6 +2,7 @@
 // allows it.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,10 @@ struct Probe {
   bool available = false;
   std::string why_not;  // empty when available
 };
+
+// Carries out `attempt` in a throw-away child; available when it throws nothing. Throws Error when
+// no child can be made.
+Probe ProbeInChild(const std::string& layer, const std::function<void()>& attempt);
 
 // As root: can an unprivileged uid read all of `needed` paths? Otherwise unavailable, with the
 // reason.

@@ -46,7 +46,7 @@ Verdict BySignal(Status status, std::string error, int signal) {
 
 Verdict OfSignal(const End& end, int signal) {
   if (end.ran_out_of_memory) {
-    return BySignal(Status::kMemory, "more memory than its control group may hold", signal);
+    return BySignal(Status::kMemory, kOutOfMemory, signal);
   }
   if (end.killed_for && signal == SIGKILL) return BySignal(*end.killed_for, end.why, signal);
   // A snippet may send either to itself: the clock decides.

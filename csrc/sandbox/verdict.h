@@ -49,6 +49,9 @@ struct Verdict {
   std::optional<int> signal = {};
 };
 
+constexpr char kOutOfMemory[] =
+    "ended by the kernel, since all snippets together took more memory than there is for them";
+
 // How a process ended, and why if it was our doing.
 struct End {
   int wait_status = 0;

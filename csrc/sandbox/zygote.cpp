@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -24,9 +25,14 @@ namespace {
 
 constexpr std::uint64_t kStackBytes = 16 << 20;
 constexpr std::uint64_t kOpenFiles = 64;
-// Of all children of this uid together. What one may have, its address space bounds.
-constexpr std::uint64_t kMaxTasks = 1 << 14;
 constexpr int kCheckParentMilliseconds = 1000;
+// What the kernel may hold for a child besides its memory and files: page tables, stacks of
+// threads, pipes.
+constexpr std::uint64_t kKernelBytes = 32 << 20;
+// More than any group may hold, and few enough bytes for the sum over all children.
+constexpr std::uint64_t kBoundless = 1ull << 44;
+// When memory runs out the kernel takes snippets first.
+const char kFirstVictim[] = "1000";
 
 // Set from outside and not by the child, which might undo a limit that was raised meanwhile. Soft,
 // so that it can be.
@@ -36,6 +42,28 @@ void LimitCpu(pid_t pid, std::uint64_t seconds) {
   limit.rlim_cur = std::min<rlim_t>(seconds, limit.rlim_max);
   prlimit(pid, RLIMIT_CPU, &limit, nullptr);
 }
+
+// Whom the kernel ends first when memory runs out: children inherit what is written here.
+class OomScore {
+ public:
+  explicit OomScore(int fd) : fd_(fd) {
+    char text[16] = {};
+    const ssize_t count = fd < 0 ? 0 : pread(fd, text, sizeof(text), 0);
+    own_.assign(text, static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+  }
+
+  void BeforeFork() { Write(kFirstVictim); }
+  void AfterFork() { Write(own_); }
+
+ private:
+  void Write(const std::string& text) {
+    // Where it is refused all have the same score, and the largest is taken.
+    if (!own_.empty() && pwrite(fd_, text.data(), text.size(), 0) < 0) own_.clear();
+  }
+
+  int fd_;
+  std::string own_;
+};
 
 // Process 1 of the children's namespace: waits for the zygote's end, and when it ends itself the
 // kernel ends all children.
@@ -78,7 +106,8 @@ struct Incoming {
 
 Incoming Receive(int control) {
   Incoming incoming;
-  iovec part{&incoming.request, sizeof(incoming.request)};
+  char bytes[sizeof(Request) + 1];  // so that a longer message does not pass for one
+  iovec part{bytes, sizeof(bytes)};
   alignas(cmsghdr) char space[CMSG_SPACE(3 * sizeof(int))];
   msghdr message{};
   message.msg_iov = &part;
@@ -98,14 +127,18 @@ Incoming Receive(int control) {
       incoming.fds.emplace_back(fd);
     }
   }
-  incoming.is_end = count != static_cast<ssize_t>(sizeof(Request));
+  const std::string_view record(bytes, static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+  incoming.is_end = !ParseRequest(record, &incoming.request);
   return incoming;
 }
 
 class Zygote {
  public:
   Zygote(ZygoteSettings settings, const ForkHooks& hooks)
-      : settings_(std::move(settings)), hooks_(hooks), slots_(settings_.scratch) {
+      : settings_(std::move(settings)),
+        hooks_(hooks),
+        slots_(settings_.scratch),
+        oom_score_(settings_.oom_score) {
     if (settings_.has_pid_namespace) init_ = StartInit();
     sigset_t child_signal;
     sigemptyset(&child_signal);
@@ -138,6 +171,8 @@ class Zygote {
   struct Living {
     std::uint32_t number;
     Slot slot;
+    std::uint64_t promised_bytes;  // what it and its files may take
+    bool was_killed = false;       // by us
   };
 
   // True in a child.
@@ -152,6 +187,7 @@ class Zygote {
     const auto found = pid_of_.find(request.child);
     if (found == pid_of_.end()) return false;
     if (request.ask == Ask::kKill) {
+      living_.at(found->second).was_killed = true;
       kill(found->second, SIGKILL);
     } else if (settings_.has_limits) {
       LimitCpu(found->second, request.cpu_seconds);
@@ -162,6 +198,7 @@ class Zygote {
   bool Fork(const Request& request, const std::vector<Descriptor>& fds) {
     pid_t pid = -1;
     Slot slot;
+    std::uint64_t promised_bytes = 0;
     try {
       if (fds.size() != 3) throw Error("a child without its descriptors");
       slot = slots_.Take(request.file_bytes);
@@ -169,12 +206,18 @@ class Zygote {
       const ssize_t count = pread(settings_.statm, statm, sizeof(statm), 0);
       const MemoryUse use = ParseStatm({statm, count > 0 ? static_cast<std::size_t>(count) : 0},
                                        static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)));
+      // What it shares with this process it may come to hold as a copy.
+      promised_bytes = std::min(
+          kBoundless, use.data_bytes + request.memory_bytes + request.file_bytes + kKernelBytes);
+      if (settings_.cgroup != nullptr) settings_.cgroup->Allow(promised_bytes_ + promised_bytes);
       hooks_.before();
+      oom_score_.BeforeFork();
       pid = fork();
       if (pid == 0) {
         BecomeChild(request, fds, slot, use);
         return true;
       }
+      oom_score_.AfterFork();
       hooks_.after();
       if (pid < 0) throw SystemError("fork");
     } catch (const Error&) {
@@ -183,7 +226,8 @@ class Zygote {
       return false;
     }
     if (settings_.has_limits) LimitCpu(pid, request.cpu_seconds);
-    living_.emplace(pid, Living{request.child, std::move(slot)});
+    promised_bytes_ += promised_bytes;
+    living_.emplace(pid, Living{request.child, std::move(slot), promised_bytes});
     pid_of_[request.child] = pid;
     Say({Tell::kStarted, request.child, pid});
     return false;
@@ -241,8 +285,13 @@ class Zygote {
       };
       notice.cpu_seconds = seconds(usage.ru_utime) + seconds(usage.ru_stime);
       notice.peak_memory_bytes = static_cast<std::uint64_t>(usage.ru_maxrss) << 10;
+      const bool fell_to_others =
+          WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && !found->second.was_killed;
+      notice.ran_out_of_memory =
+          fell_to_others && settings_.cgroup != nullptr && settings_.cgroup->TakeOomKill();
       Say(notice);
       pid_of_.erase(found->second.number);
+      promised_bytes_ -= found->second.promised_bytes;
       Slot slot = std::move(found->second.slot);
       living_.erase(found);
       slots_.GiveBack(std::move(slot));
@@ -266,12 +315,14 @@ class Zygote {
   ZygoteSettings settings_;
   const ForkHooks& hooks_;
   ScratchSlots slots_;
+  OomScore oom_score_;
   const pid_t zygote_ = getpid();
   Init init_;
   sigset_t usual_mask_{};
   Descriptor ends_;
   std::unordered_map<pid_t, Living> living_;
   std::unordered_map<std::uint32_t, pid_t> pid_of_;
+  std::uint64_t promised_bytes_ = 0;  // to all that live
   bool is_open_ = true;
 };
 

@@ -6,6 +6,7 @@
 
 #include <functional>
 
+#include "sandbox/cgroup.h"
 #include "sandbox/policy.h"
 #include "sandbox/scratch.h"
 
@@ -15,6 +16,8 @@ struct ZygoteSettings {
   int control = -1;                // SOCK_SEQPACKET to the supervisor
   int trainer = -1;                // pidfd whose end ends this process, or -1
   int statm = -1;                  // this process's /proc/self/statm, opened before /proc is hidden
+  int oom_score = -1;              // its /proc/self/oom_score_adj, to read and write, or -1
+  Cgroup* cgroup = nullptr;        // the group that it is in, or null
   const Policy* policy = nullptr;  // null leaves seccomp out
   bool has_limits = true;
   bool has_pid_namespace = false;       // children start in another one than this process
@@ -30,6 +33,11 @@ struct ForkHooks {
 
 // Where a child finds its channel, right after the standard descriptors.
 constexpr int kChannel = 3;
+
+// Of all children of one uid together; what one may have, its address space bounds.
+constexpr std::uint64_t kMaxTasks = 1 << 14;
+// Of a zygote's control group: its children come to their own limit first, so that it can fork.
+constexpr std::uint64_t kMaxTasksOfZygote = kMaxTasks + 1024;
 
 // Exit code of a child that could not be hardened.
 constexpr int kNotHardened = 125;

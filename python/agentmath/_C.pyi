@@ -31,14 +31,29 @@ class sandbox:
     def close_mounts(scratch_base: str) -> None:
         """Make all mounts read-only, hide /proc, put a tmpfs at scratch_base."""
 
+    class Cgroup:
+        """The control group that this process is in."""
+
+    @staticmethod
+    def enter_cgroup(trainer: int) -> sandbox.Cgroup:
+        """Make a control group named after the trainer's pid, see that it acts, and move this process into it."""
+
     @staticmethod
     def serve_zygote(
-        *, control: int, trainer: int, statm: int, layers: Set[str], scratch_base: str, readable: Sequence[str]
+        *,
+        control: int,
+        trainer: int,
+        statm: int,
+        oom_score: int,
+        cgroup: sandbox.Cgroup | None,
+        layers: Set[str],
+        scratch_base: str,
+        readable: Sequence[str],
     ) -> bool:
         """Fork and reap on request; True in each hardened child, False at the end.
 
-        control: SOCK_SEQPACKET to the supervisor. trainer: a pidfd whose end ends all, or -1. statm: this process's
-        /proc/self/statm. layers: those in force.
+        control: SOCK_SEQPACKET to the supervisor. trainer: a pidfd whose end ends all, or -1. statm and oom_score: this
+        process's /proc/self/statm and oom_score_adj, or -1. layers: those in force.
         """
 
     @staticmethod
@@ -133,3 +148,30 @@ class decode:
         threads: int,
         out: Floats,
     ) -> None: ...
+
+class loss:
+    """Rows of vocabulary logits, float32 on the CPU. logits [C, V] in C order; everything else [C]."""
+
+    class Figures:
+        """What is read of each row; entropy only where it is wanted."""
+
+        def __init__(self, peak: Floats, log_sum: Floats, logprob: Floats, entropy: Floats | None) -> None: ...
+
+    @staticmethod
+    def read_rows(
+        logits: Floats, targets: npt.NDArray[np.int64], inverse_temperature: float, figures: loss.Figures, threads: int
+    ) -> None:
+        """Fill figures. Raises ValueError when the shapes or targets cannot be."""
+
+    @staticmethod
+    def write_gradients(
+        logits: Floats,
+        targets: npt.NDArray[np.int64],
+        inverse_temperature: float,
+        figures: loss.Figures,
+        by_logprob: Floats,
+        by_entropy: Floats | None,
+        threads: int,
+    ) -> None:
+        """Put the gradient in the place of the logits. by_logprob, by_entropy: slopes of the loss in each row's
+        figures. Raises ValueError when the shapes or targets cannot be."""

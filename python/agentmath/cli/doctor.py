@@ -28,7 +28,7 @@ _PACKAGES = {
     "transformers": ("transformers", "no model can be made or loaded", True),
     "pyarrow": ("pyarrow", "trajectories cannot be written or read", True),
     "gguf": ("gguf", "models in .gguf files cannot be loaded", False),
-    "math-verify": ("math_verify", "answers that are formulas are graded by the built-in rules only", False),
+    "math-verify": ("math_verify", "answers that are formulas get no verdict", False),
     "reasoning-gym": ("reasoning_gym", "its problem generators are not available", False),
     "tensorboard": ("tensorboard", "no TensorBoard files; metrics.jsonl is written all the same", False),
     "triton": ("triton", "GPU kernels fall back to plain torch", False),

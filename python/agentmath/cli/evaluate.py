@@ -26,6 +26,7 @@ def run(recipe: Recipe, checkpoint: Path | None, json_out: bool) -> None:
     elif not recipe.model.path:
         warn(["the recipe's new model is measured, with random weights: give --checkpoint RUN/model"])
     with open_parts(recipe, model_path=checkpoint) as parts:
+        warn(parts.pool.warnings)
         results = evaluate_sets(parts, purpose="eval")
     if json_out:
         print(json.dumps({name: result.as_json() for name, result in results.items()}, indent=2))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentmath.cli import decontaminate, sandbox
+from agentmath.cli import conformance, data, decontaminate, grade, replay, sandbox
 from agentmath.cli.errors import guarded, report, warn
 from agentmath.core.errors import ConfigError, Interrupted
 
@@ -27,7 +27,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(sandbox.app)
+app.command(epilog=grade.EPILOG)(grade.grade)
+app.command(epilog=replay.EPILOG)(replay.replay)
 app.command()(decontaminate.decontaminate)
+app.command(epilog=conformance.EPILOG)(conformance.conformance)
+app.command(context_settings=data.SETTINGS, options_metavar=data.USAGE, epilog=data.EPILOG)(data.data)
 
 _WITH_OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
 _USAGE = "RECIPE [--section.key VALUE]... [OPTIONS]"

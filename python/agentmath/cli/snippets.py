@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import io
 import json
+import math
 import sys
 import tokenize
 from collections.abc import AsyncGenerator, Sequence
@@ -35,12 +36,15 @@ class Program(NamedTuple):
 
 def make_section(**given: Any) -> SandboxSection:
     """The [sandbox] section with what was given, None meaning not given. Raises ConfigError; may warn on stderr."""
+    for key, value in given.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"{_option(key)} {value}: must be a finite number, greater than 0")
     try:
         section = SandboxSection(num_workers=1, **{key: value for key, value in given.items() if value is not None})
     except ValidationError as error:
         key = str(error.errors()[0]["loc"][0])
         rule = allowed(SandboxSection.model_fields[key])
-        raise ConfigError(f"--{key.replace('_', '-')} {given[key]}: must be {rule}") from error
+        raise ConfigError(f"{_option(key)} {given[key]}: must be {rule}") from error
     bad = [name for name in section.preload if not all(part.isidentifier() for part in name.split("."))]
     if bad:
         raise ConfigError(f"--preload {bad[0]!r} is not the name of a module")
@@ -48,6 +52,10 @@ def make_section(**given: Any) -> SandboxSection:
         limit = f"--cpu-seconds {section.cpu_seconds:g} has no effect"
         warn([f"{limit}: --wall-seconds {section.wall_seconds:g} ends the program first"])
     return section
+
+
+def _option(key: str) -> str:
+    return f"--{key.replace('_', '-')}"
 
 
 def read_programs(names: Sequence[str]) -> list[Program]:

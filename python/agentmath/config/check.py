@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 
 from agentmath.config.algorithm import AlgorithmSection
-from agentmath.config.data import DataSection
+from agentmath.config.algorithm_check import algorithm_faults, algorithm_warnings, idle_keys
+from agentmath.config.data import GENERATED, DataSection
 from agentmath.config.model import ModelSection
 from agentmath.config.recipe import Recipe
 from agentmath.config.reward import RewardSection
@@ -19,8 +20,20 @@ _NEW_MODEL_KEYS = tuple(k for k in ModelSection.model_fields if k not in ("path"
 _LARGEST_SEED = 2**63 - 1
 _MOST_TRAJECTORIES = 10**6
 _MOST_TASKS = 10**7
-_GENERATORS = ("arithmetic", "two_step")
-"""Kinds of data that make their problems instead of reading them."""
+_OF_FILES = (
+    "path",
+    "split",
+    "subset",
+    "difficulty",
+    "levels",
+    "difficulty_column",
+    "question_column",
+    "answer_column",
+    "instructions",
+    "bad_rows",
+    "max_question_chars",
+)
+"""Keys of [[data]] that say how a file is read."""
 
 
 def check_recipe(recipe: Recipe) -> list[str]:
@@ -30,6 +43,7 @@ def check_recipe(recipe: Recipe) -> list[str]:
         *_length_faults(recipe),
         *_rollout_faults(recipe.rollout),
         *_model_faults(recipe.model),
+        *algorithm_faults(recipe),
         *_size_faults(recipe),
         *_other_faults(recipe),
     ]
@@ -65,15 +79,26 @@ def _data_faults(recipe: Recipe) -> Iterator[str]:
     if needs_tasks and not any(is_trained_on(source) for source in recipe.data):
         yield "no data source is trained on: add a [[data]] table whose role is train or train_and_eval"
     for source in recipe.data:
-        if source.kind in _GENERATORS and not source.max_tasks:
-            yield f"data source {source.name!r} ({source.kind}) has no problems: give --data.{source.name}.max_tasks N"
-        if is_trained_on(source) and source.kind not in _GENERATORS and not source.path:
-            yield f"data source {source.name!r} ({source.kind}) has no file: give --data.{source.name}.path FILE"
-        if source.role == "train_and_eval" and 0 < source.max_tasks <= source.held_out:
-            yield (
-                f"data.{source.name}: all {source.max_tasks} tasks would be held out (held_out = {source.held_out}) "
-                f"and none trained on; lower held_out or raise max_tasks"
-            )
+        yield from _source_faults(source)
+
+
+def _source_faults(source: DataSection) -> Iterator[str]:
+    label = f"data.{source.name}"
+    if source.kind in GENERATED and not source.max_tasks:
+        yield f"data source {source.name!r} ({source.kind}) has no problems: give --{label}.max_tasks N"
+    if is_trained_on(source) and source.kind not in GENERATED and not source.path:
+        yield f"data source {source.name!r} ({source.kind}) has no file: give --{label}.path FILE"
+    if source.role == "train_and_eval" and 0 < source.max_tasks <= source.held_out:
+        yield (
+            f"{label}: all {source.max_tasks} tasks would be held out (held_out = {source.held_out}) "
+            f"and none trained on; lower held_out or raise max_tasks"
+        )
+    if source.difficulty and (len(source.difficulty) != 2 or source.difficulty[0] > source.difficulty[1]):
+        yield f"{label}.difficulty = {list(source.difficulty)}: give [low, high], the easiest and the hardest to keep"
+    if source.kind == "word_problem" and not all(1 <= count <= 8 for count in source.steps):
+        yield f"{label}.steps = {list(source.steps)}: word problems have 1 to 8 steps"
+    if source.kind == "reasoning_gym" and not source.dataset:
+        yield f"data source {source.name!r} (reasoning_gym) names no dataset: give --{label}.dataset, e.g. chain_sum"
 
 
 def _length_faults(recipe: Recipe) -> Iterator[str]:
@@ -144,7 +169,7 @@ def _size_faults(recipe: Recipe) -> Iterator[str]:
         if value > limit:
             yield f"{name} = {value} is more than can be had: at most {limit:,}"
     for source in recipe.data:
-        if source.kind in _GENERATORS and source.max_tasks > _MOST_TASKS:
+        if source.kind in GENERATED and source.max_tasks > _MOST_TASKS:
             yield f"data.{source.name}.max_tasks = {source.max_tasks} are too many problems: at most {_MOST_TASKS:,}"
 
 
@@ -169,12 +194,16 @@ def _other_faults(recipe: Recipe) -> Iterator[str]:
 def _data_warnings(recipe: Recipe) -> Iterator[str]:
     for source in recipe.data:
         label = f"data.{source.name}"
-        if source.kind not in _GENERATORS and not source.path:
+        if source.kind not in GENERATED and not source.path:
             yield f"{label} has no file and is left out: give --{label}.path FILE to evaluate on it"
-        if source.kind in _GENERATORS:
-            yield from _without_effect(source, ["path"], label, "problems are generated, not read")
+        if source.kind in GENERATED:
+            yield from _without_effect(source, _OF_FILES, label, "problems are generated, not read")
+            unused = {"word_problem": ["dataset"], "reasoning_gym": ["digits", "steps"]}
+            others = unused.get(source.kind, ["dataset", "steps"])
+            yield from _without_effect(source, others, label, f"kind {source.kind} does not know them")
         else:
-            yield from _without_effect(source, ["digits"], label, f"kind {source.kind} reads its problems")
+            generated = ["digits", "dataset"]
+            yield from _without_effect(source, generated, label, f"kind {source.kind} reads its problems")
         if source.role != "train_and_eval":
             yield from _without_effect(source, ["held_out"], label, f"role {source.role} splits nothing off")
         if not is_trained_on(source):
@@ -201,11 +230,9 @@ def _rollout_warnings(rollout: RolloutSection) -> Iterator[str]:
 def _training_warnings(recipe: Recipe) -> Iterator[str]:
     algorithm, training = recipe.algorithm, recipe.training
     if training.steps:
-        if training.updates_per_step == 1:
-            clips = ["clip_low", "clip_high", "dual_clip"]
-            yield from _without_effect(algorithm, clips, "algorithm", "with one update per step the ratio is always 1")
-        if algorithm.advantage == "dr_grpo":
-            yield from _without_effect(algorithm, ["std_floor"], "algorithm", "dr_grpo divides by no deviation")
+        for keys, reason in idle_keys(recipe):
+            yield from _without_effect(algorithm, keys, "algorithm", reason)
+        yield from algorithm_warnings(recipe)
         yield from _refill_warnings(algorithm, recipe.rollout)
         if not recipe.rollout.max_tool_calls:
             yield from _without_effect(recipe.reward, RewardSection.model_fields, "reward", "no tool call is allowed")

@@ -6,6 +6,7 @@ from agentmath.config.algorithm import AlgorithmSection
 from agentmath.config.data import DataSection
 from agentmath.config.engine import EngineSection
 from agentmath.config.evaluation import EvaluationSection
+from agentmath.config.grading import GradingSection
 from agentmath.config.model import ModelSection
 from agentmath.config.prompt import PromptSection
 from agentmath.config.reward import RewardSection
@@ -27,6 +28,7 @@ class Recipe(Section):
     engine: EngineSection = EngineSection()
     sandbox: SandboxSection = SandboxSection()
     rollout: RolloutSection = RolloutSection()
+    grading: GradingSection = GradingSection()
     reward: RewardSection = RewardSection()
     algorithm: AlgorithmSection = AlgorithmSection()
     training: TrainingSection = TrainingSection()

@@ -18,6 +18,8 @@ class RolloutSection(Section):
     max_context_tokens: int = Field(default=256, ge=2)
     """Context length of one trajectory, prompt and tool output included."""
     max_tool_calls: int = Field(default=2, ge=0)
+    max_invalid_calls: int = Field(default=3, ge=1)
+    """Calls in a row that cannot be run, empty or malformed ones, before the trajectory ends."""
     max_tool_output_tokens: int = Field(default=64, ge=4)
     """Tokens of one tool result that are shown to the model; the cut is marked."""
     segment_sampled_tokens: int = Field(default=0, ge=0)

@@ -111,9 +111,11 @@ class Action:
     call: ToolCall | None = None
     """A tool call to carry out before the agent goes on."""
     notice: str | None = None
-    """Text that is inserted in place of a tool result when the call was empty; nothing was executed."""
+    """Text that is inserted in place of a tool result when the call cannot be run; nothing was executed."""
     stop_reason: StopReason | None = None
     """Set when the trajectory ends here."""
+    faults: tuple[str, ...] = ()
+    """What is wrong with the form of these words, by name."""
 
 
 class Agent(Protocol):
@@ -148,5 +150,5 @@ class Agent(Protocol):
         ...
 
     def answer_text(self, sampled: Tokens) -> str:
-        """The part of sampled tokens in which a final answer may stand: never a program."""
+        """The text of sampled tokens in which a final answer stands, in a box: never a program."""
         ...

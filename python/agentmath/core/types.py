@@ -60,7 +60,7 @@ class StopReason(StrEnum):
     FORMAT_ERROR = "format_error"
     """A closing code tag without an opening one: what was meant is unknown."""
     INVALID_LIMIT = "invalid_limit"
-    """Too many empty code blocks in a row."""
+    """Too many calls in a row that could not be run: empty, or malformed."""
     ERROR = "error"
     """The infrastructure failed; such a trajectory is dropped and counted, never scored."""
     ABORTED = "aborted"
@@ -107,11 +107,13 @@ class Task:
     source: str = ""
     """Name of the data source that it came from."""
     difficulty: float | None = None
-    """Share of failures expected, 0 (easy) to 1 (hard), when known."""
+    """The source's own number, when it has one: a level from 1 to 5, a share of failures; scales differ by source."""
     intermediate: tuple[str, ...] = ()
     """Known intermediate results in order, for the code agent's reward."""
     solution: str | None = None
     """A worked solution in the source's own form, when the source has one."""
+    subject: str = ""
+    """Field of mathematics or kind of problem, as the source names it; empty when it does not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,6 +213,17 @@ class Completion:
     stop_text: str | None = None
     """Which stop text ended it, if one did."""
 
+    @staticmethod
+    def unsampled(ids: Sequence[int], stop_reason: StopReason) -> Completion:
+        """Words that are given instead of sampled, for an agent to read."""
+        n = len(ids)
+        return Completion(
+            ids=np.asarray(ids, dtype=np.int32),
+            logprobs=np.full(n, np.nan, dtype=np.float32),
+            versions=np.full(n, NO_VERSION, dtype=np.int32),
+            stop_reason=stop_reason,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -283,6 +296,8 @@ class Turn:
     stop_reason: StopReason
     call: ToolCall | None = None
     result: ToolResult | None = None
+    faults: tuple[str, ...] = ()
+    """What is wrong with the form of its words, by name: "unclosed_code", "malformed_call", ..."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -358,6 +373,11 @@ class Trajectory:
     def num_tool_calls(self) -> int:
         """Executed calls; a call that was refused or cut does not count."""
         return sum(t.result is not None for t in self.turns)
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """What is wrong with the form of the model's words, turn by turn; empty when all is well formed."""
+        return tuple(fault for turn in self.turns for fault in turn.faults)
 
     @property
     def oldest_version(self) -> int | None:

@@ -1,4 +1,4 @@
-r"""Worked examples for supervised training, in the agentmath dialect.
+r"""Worked examples for supervised training, written in a dialect; here in agentmath's.
 
     with the tool   <think>Subtract 25 from 76.</think><code>print(76 - 25)</code>   and then   \boxed{51}
     without         <think>I can do this in my head.</think>\boxed{51}
@@ -18,7 +18,8 @@ from agentmath.core.types import Demonstration, Task
 from agentmath.data.expressions import Unconvertible, parse_arithmetic
 from agentmath.data.programs import Program, expression_program
 from agentmath.data.worked_solutions import FINAL, MARK, solution_program
-from agentmath.formats.agentmath import CODE_CLOSE, CODE_OPEN, THINK_CLOSE, THINK_OPEN
+from agentmath.formats import agentmath
+from agentmath.formats.dialect import Dialect
 
 USE_TOOL = "I will compute it with code."
 USE_HEAD = "I can do this in my head."
@@ -27,7 +28,12 @@ _MAX_THINK_WORDS = 30
 
 
 def demonstrations(
-    tasks: Sequence[Task], *, tool_share: float, seed: int, explain: bool = False
+    tasks: Sequence[Task],
+    *,
+    tool_share: float,
+    seed: int,
+    explain: bool = False,
+    dialect: Dialect = agentmath.DIALECT,
 ) -> list[Demonstration]:
     """One demonstration a task in an order drawn by the seed; tasks whose solution gives no program are left out.
 
@@ -51,7 +57,7 @@ def demonstrations(
     uses_tool = [i < num_tool for i in range(len(found))]
     random.Random(f"tool/{seed}").shuffle(uses_tool)
     return [
-        _with_tool(task, program, explain=explain) if use and program else _without_tool(task)
+        _with_tool(task, program, dialect, explain=explain) if use and program else _without_tool(task, dialect)
         for (task, program), use in zip(found, uses_tool, strict=True)
     ]
 
@@ -72,14 +78,14 @@ def _is_worked(solution: str) -> bool:
     return MARK.search(solution) is not None or FINAL.search(solution) is not None
 
 
-def _with_tool(task: Task, program: Program, *, explain: bool) -> Demonstration:
+def _with_tool(task: Task, program: Program, dialect: Dialect, *, explain: bool) -> Demonstration:
     think = _explanation(task) if explain else USE_TOOL
-    first = f"{THINK_OPEN}{think}{THINK_CLOSE}{CODE_OPEN}{program.source}{CODE_CLOSE}"
-    return Demonstration(task=task, turns=(first, f"\\boxed{{{program.printed}}}"))
+    first = dialect.write_call(think, program.source)
+    return Demonstration(task=task, turns=(first, dialect.write_answer("", program.printed)))
 
 
-def _without_tool(task: Task) -> Demonstration:
-    return Demonstration(task=task, turns=(f"{THINK_OPEN}{USE_HEAD}{THINK_CLOSE}\\boxed{{{task.answer}}}",))
+def _without_tool(task: Task, dialect: Dialect) -> Demonstration:
+    return Demonstration(task=task, turns=(dialect.write_answer(USE_HEAD, task.answer),))
 
 
 def _explanation(task: Task) -> str:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -13,7 +11,8 @@ from math import floor
 from agentmath.config.data import DataSection
 from agentmath.core.errors import ConfigError, DataError
 from agentmath.core.types import Task
-from agentmath.data.sources import load_source
+from agentmath.data.repeats import normalised_question
+from agentmath.data.sources import SourceCounts, load_source
 
 HELD_OUT_SEED = 20
 """Which rows are held out does not depend on the run's seed, so that runs are measured on the same problems."""
@@ -23,17 +22,22 @@ _CACHED_ORDERS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """All tasks of a recipe. No training task asks the question of an evaluation task, and none is there twice."""
+    """All tasks of a recipe. No training task asks the question of an evaluation task or of another training source."""
 
     train: dict[str, list[Task]] = field(default_factory=dict)
     """By source name; sources without training tasks are absent."""
     evaluation: dict[str, list[Task]] = field(default_factory=dict)
     weights: dict[str, float] = field(default_factory=dict)
     """Of the sources in train."""
-    num_repeats: dict[str, int] = field(default_factory=dict)
-    """Rows left out because their question stood in the same source before."""
+    counts: dict[str, SourceCounts] = field(default_factory=dict)
+    """What became of the rows of each source."""
     num_contaminated: dict[str, int] = field(default_factory=dict)
     """Rows left out of train because their question is held out, or in another training source before."""
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a person should know before training on it."""
+        return [words for name, counts in self.counts.items() for words in counts.warnings(name)]
 
 
 def load_pool(sections: Sequence[DataSection], *, seed: int) -> Pool:
@@ -41,11 +45,11 @@ def load_pool(sections: Sequence[DataSection], *, seed: int) -> Pool:
     pool = Pool()
     train: dict[str, list[Task]] = {}
     for section in sections:
-        if section.name in pool.num_repeats:
+        if section.name in pool.counts:
             raise ConfigError(f"two data sources are called {section.name!r}: every source needs a name of its own")
-        loaded = load_source(section, seed=seed)
-        tasks = without_repeats(loaded)
-        pool.num_repeats[section.name] = len(loaded) - len(tasks)
+        source = load_source(section, seed=seed)
+        tasks = source.tasks
+        pool.counts[section.name] = source.counts
         if section.role == "eval":
             pool.evaluation[section.name] = tasks
         elif section.role == "train_and_eval" and section.held_out:
@@ -67,11 +71,6 @@ def load_pool(sections: Sequence[DataSection], *, seed: int) -> Pool:
     return pool
 
 
-def evaluation_sets(sections: Sequence[DataSection], seed: int) -> dict[str, list[Task]]:
-    """Held-out tasks by source name; sources without any are absent."""
-    return load_pool(sections, seed=seed).evaluation
-
-
 def split(tasks: Sequence[Task], held_out: int, seed: int) -> tuple[list[Task], list[Task]]:
     """(train, evaluation) with held_out evaluation tasks drawn by the seed; both keep the order of tasks.
 
@@ -82,17 +81,6 @@ def split(tasks: Sequence[Task], held_out: int, seed: int) -> tuple[list[Task], 
         raise DataError(f"{source}: {held_out} rows are to be held out, but there are {len(tasks)}: lower held_out")
     chosen = set(random.Random(f"held out/{seed}").sample(range(len(tasks)), held_out))
     return [t for i, t in enumerate(tasks) if i not in chosen], [t for i, t in enumerate(tasks) if i in chosen]
-
-
-def without_repeats(tasks: Sequence[Task]) -> list[Task]:
-    """The first task with each question, in order."""
-    return list({normalised_question(t.question): t for t in reversed(tasks)}.values())[::-1]
-
-
-def normalised_question(text: str) -> str:
-    """Text without regard to case, blanks, and punctuation at the end of words; signs of arithmetic stay."""
-    text = unicodedata.normalize("NFKC", text).casefold()
-    return " ".join(re.sub(r"[.,;:!?'\"]+(?=\s|\Z)|(?<=\s)['\"]+", " ", text).split())
 
 
 class TaskStream:

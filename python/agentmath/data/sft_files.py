@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentmath.core.errors import DataError
-from agentmath.core.types import Demonstration, Task
+from agentmath.core.types import Demonstration, StopReason, Task
 from agentmath.data.files import Row, read_rows
-from agentmath.formats.agentmath import CODE_CLOSE, OUTPUT_CLOSE, OUTPUT_OPEN
-from agentmath.formats.answer import boxed_answer
+from agentmath.formats import agentmath
+from agentmath.formats.dialect import Dialect
+from agentmath.formats.stored import exchange
 
 _USER = frozenset(("user", "human"))
 _MODEL = frozenset(("assistant", "gpt", "model"))
@@ -28,26 +29,26 @@ _END_OF_MESSAGE = re.compile(r"(?:<\|\w+\|>|<eos>|</s>|<end_of_turn>)\s*\Z")
 """Decoded end tokens at the end of a recorded turn; rendering adds the tokenizer's own again."""
 
 
-def read_demonstrations(path: str) -> list[Demonstration]:
+def read_demonstrations(path: str, dialect: Dialect = agentmath.DIALECT) -> list[Demonstration]:
     """All demonstrations of a file, in order. Raises DataError."""
-    found = [d for row in read_rows(path) if (d := _demonstration(row)) is not None]
+    found = [d for row in read_rows(path) if (d := _demonstration(row, dialect)) is not None]
     if not found:
         raise DataError(f"{path}: no recorded trajectory in it was right, so there is nothing to learn from")
     return found
 
 
-def _demonstration(row: Row) -> Demonstration | None:
+def _demonstration(row: Row, dialect: Dialect) -> Demonstration | None:
     if row.find(("messages",)) is not None:
-        return _from_messages(row)
+        return _from_messages(row, dialect)
     if row.find(("turn_texts",)) is not None:
-        return _from_record(row)
+        return _from_record(row, dialect)
     raise DataError(
         f"{row.where}: expected a column 'messages' (conversations) or 'turn_texts' (trajectory records), "
         f"found {', '.join(map(repr, row.cells)) or 'none'}"
     )
 
 
-def _from_record(row: Row) -> Demonstration | None:
+def _from_record(row: Row, dialect: Dialect) -> Demonstration | None:
     """A recorded trajectory, None where it was not right or did not come to an answer."""
     try:
         parts = dict(row.cell(("reward_parts",), "parts of the reward"))
@@ -61,6 +62,7 @@ def _from_record(row: Row) -> Demonstration | None:
         question=row.text(("question",), "question"),
         answer=row.text(("gold",), "gold answer"),
     )
+    outputs = tuple(map(dialect.unwrap, outputs))
     return Demonstration(task=task, turns=(*turns[:-1], _END_OF_MESSAGE.sub("", turns[-1])), outputs=outputs)
 
 
@@ -79,22 +81,22 @@ class _Piece:
     is_output: bool
 
 
-def _from_messages(row: Row) -> Demonstration:
-    question, pieces = _conversation(row)
-    turns, outputs = _turns(pieces, row)
-    box = boxed_answer("\n".join(turns))
+def _from_messages(row: Row, dialect: Dialect) -> Demonstration:
+    question, pieces = _conversation(row, dialect)
+    turns, outputs = _turns(pieces, row, dialect)
+    box = dialect.answer("\n".join(turns))
     named = row.find(("answer",))
     answer = row.text(("answer",), "answer") if named is not None and row.cells[named] is not None else box
     if answer is None:
         raise DataError(
-            f"{row.where}: a conversation without an answer: no \\boxed{{...}} in it and no column 'answer'"
+            f"{row.where}: a conversation without an answer: no {dialect.answer_form} in it and no column 'answer'"
         )
     identity = row.find(("id",))
     name = str(row.cells[identity]) if identity is not None else f"row-{row.number}"
     return Demonstration(task=Task(id=name, question=question, answer=answer), turns=turns, outputs=outputs)
 
 
-def _conversation(row: Row) -> tuple[str, list[_Piece]]:
+def _conversation(row: Row, dialect: Dialect) -> tuple[str, list[_Piece]]:
     """The question, and the rest of the conversation in pieces."""
     messages = row.cell(("messages",), "conversation")
     if not isinstance(messages, list) or not messages:
@@ -106,7 +108,7 @@ def _conversation(row: Row) -> tuple[str, list[_Piece]]:
         if role in _USER and question is None and not pieces:
             question = content.strip()
         elif role in _MODEL and question is not None:
-            pieces += _pieces(content, f"{row.where}, message {i}")
+            pieces += _pieces(content, f"{row.where}, message {i}", dialect)
         elif role in _TOOL and question is not None:
             pieces.append(_Piece(content, True))
         elif role != "system" or question is not None:
@@ -128,20 +130,20 @@ def _message(message: Any, where: str) -> tuple[str, str]:
     return message["role"].casefold(), content
 
 
-def _pieces(content: str, where: str) -> Iterator[_Piece]:
+def _pieces(content: str, where: str, dialect: Dialect) -> Iterator[_Piece]:
     """Words of an assistant message and the output blocks in it."""
-    while content:
-        words, opened, rest = content.partition(OUTPUT_OPEN)
+    mark = dialect.output_open.strip()
+    for words, output in exchange(content, dialect):
+        if dialect.find(words).stop_reason is StopReason.INVENTED_OUTPUT:
+            is_whole = dialect.stored_output.search(words) is not None
+            why = "an output without a program before it" if is_whole else f"{mark} is opened and not closed"
+            raise DataError(f"{where}: {why}: expected programs, each with its output right behind it or with none")
         yield _Piece(words, False)
-        if not opened:
-            return
-        output, closed, content = rest.partition(OUTPUT_CLOSE)
-        if not closed:
-            raise DataError(f"{where}: {OUTPUT_OPEN} is opened and not closed")
-        yield _Piece(output.strip("\n"), True)
+        if output is not None:
+            yield _Piece(output, True)
 
 
-def _turns(pieces: list[_Piece], row: Row) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _turns(pieces: list[_Piece], row: Row, dialect: Dialect) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Turns and the outputs between them; a turn ends with its closed program, blanks before an output go."""
     turns: list[str] = [""]
     outputs: list[str] = []
@@ -149,27 +151,25 @@ def _turns(pieces: list[_Piece], row: Row) -> tuple[tuple[str, ...], tuple[str, 
         if not piece.is_output:
             turns[-1] += piece.text
             continue
-        turns[-1] = turns[-1].rstrip()
-        if not turns[-1].endswith(CODE_CLOSE):
-            raise DataError(
-                f"{row.where}: an output without a program before it: expected {CODE_CLOSE} right before it"
-            )
+        *calls, behind = _calls(turns[-1], dialect)
+        if not calls or behind.strip():
+            raise DataError(f"{row.where}: an output without a program before it: expected a program right before it")
+        turns[-1] = "".join(calls)
         outputs.append(piece.text)
         turns.append("")
-    turns[-1] = turns[-1].strip()
-    if not turns[-1] or turns[-1].endswith(CODE_CLOSE):
+    cut = [_calls(turn, dialect) for turn in turns]
+    cut[-1][-1] = cut[-1][-1].strip()
+    if not cut[-1][-1]:
         raise DataError(
             f"{row.where}: the conversation ends with a program or its output: expected an answer behind it"
         )
-    inner = [turn.count(CODE_CLOSE) for turn in turns]
-    if outputs and (inner[-1] or any(n != 1 for n in inner[:-1])):
+    if outputs and (len(cut[-1]) > 1 or any(len(parts) != 2 for parts in cut[:-1])):
         raise DataError(f"{row.where}: some programs have an output and some have none: give all of them or none")
-    if not outputs and inner[0]:
-        turns = _cut_at_programs(turns[0])
-    return tuple(turns), tuple(outputs)
+    # Without outputs all stands in one turn: its programs are still to be run.
+    said = [parts[0] for parts in cut] if outputs else [*(part.lstrip() for part in cut[0][:-1]), cut[0][-1]]
+    return tuple(said), tuple(outputs)
 
 
-def _cut_at_programs(text: str) -> list[str]:
-    """Turns of a conversation without outputs: its programs are still to be run."""
-    parts = text.split(CODE_CLOSE)
-    return [part.strip() + CODE_CLOSE for part in parts[:-1]] + [parts[-1].strip()]
+def _calls(text: str, dialect: Dialect) -> list[str]:
+    """The text cut behind every call; what is left behind the last one may be empty."""
+    return [words for words, _ in exchange(text, dialect)]

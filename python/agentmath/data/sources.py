@@ -1,163 +1,171 @@
-"""Rows become tasks: each kind of source has one reader, which knows the columns and nothing else."""
+"""All tasks of one source: made by a generator or read from files, filtered, repeats left out, everything counted."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any
 
 from agentmath.config.data import DataSection
 from agentmath.core.errors import ConfigError, DataError
 from agentmath.core.types import Task
-from agentmath.data.expressions import Unconvertible, intermediate_results, num_operations, parse_arithmetic
-from agentmath.data.files import Row, read_rows
+from agentmath.data.files import RowError
+from agentmath.data.folders import source_rows
 from agentmath.data.generators import arithmetic, two_step
-from agentmath.data.worked_solutions import FINAL, MARK
+from agentmath.data.gym import gym_tasks
+from agentmath.data.repeats import without_repeats
+from agentmath.data.schemas import Read, num_steps, read_task
+from agentmath.data.word_problems import word_problems
 
-GENERATORS: Mapping[str, Callable[[int, int, int], list[Task]]] = {"arithmetic": arithmetic, "two_step": two_step}
+GENERATORS: Mapping[str, Callable[[DataSection, int], list[Task]]] = {
+    "arithmetic": lambda section, seed: arithmetic(section.max_tasks, section.digits, seed),
+    "two_step": lambda section, seed: two_step(section.max_tasks, section.digits, seed),
+    "word_problem": lambda section, seed: word_problems(
+        section.max_tasks, digits=section.digits, steps=section.steps, seed=seed
+    ),
+    "reasoning_gym": lambda section, seed: gym_tasks(section.dataset, section.max_tasks, seed),
+}
+_SHOWN_FAULTS = 3
 
-QUESTIONS = ("question", "problem", "prompt")
-ANSWERS = ("answer", "label", "ground_truth")
+
+@dataclass(slots=True, kw_only=True)
+class SourceCounts:
+    """What became of the rows of a source. Every row is in one of kept, bad, outside, repeats and conflicting."""
+
+    rows: int = 0
+    """Rows read; with max_tasks, up to the last one needed."""
+    kept: int = 0
+    bad: Counter[str] = field(default_factory=Counter[str])
+    """Rows that cannot be used, by what is wrong with them."""
+    faults: list[str] = field(default_factory=list[str])
+    """What is wrong with the first of them, and where."""
+    outside: Counter[str] = field(default_factory=Counter[str])
+    """Rows that a filter keeps out, by its key: steps, difficulty, levels."""
+    repeats: int = 0
+    conflicting: int = 0
+    """Rows of questions that stand there with different numbers as answers."""
+    instructions: int = 0
+    """Rows from whose question sentences on how to answer were cut."""
+    difficulties: Counter[str] = field(default_factory=Counter[str])
+    """Kept rows by their difficulty, as it is stated."""
+
+    def warnings(self, name: str) -> Iterator[str]:
+        """What a person should know before training on the source `name`."""
+        if num_bad := self.bad.total():
+            kinds = ", ".join(f"{count} {kind}" for kind, count in self.bad.most_common())
+            shown = "; ".join(self.faults)
+            yield f"data.{name}: {num_bad} of {self.rows} rows cannot be used and are left out ({kinds}): {shown}"
+        if self.conflicting:
+            yield (
+                f"data.{name}: {self.conflicting} rows ask questions that stand there with different answers; which is "
+                "right cannot be known, so all of them are left out"
+            )
 
 
-def load_source(section: DataSection, *, seed: int) -> list[Task]:
-    """All tasks of one source in file order, repeats included; at most section.max_tasks of them.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """The tasks of one source, in file order, with ids of their own."""
 
-    Raises DataError for what is wrong with a file, ConfigError for what is wrong with the section.
+    name: str
+    tasks: list[Task]
+    counts: SourceCounts
+
+
+def load_source(section: DataSection, *, seed: int) -> Source:
+    """All tasks of one source, at most section.max_tasks.
+
+    Raises DataError for what is wrong with a file or, unless they are skipped, one of its rows; ConfigError for what is
+    wrong with the section.
     """
+    counts = SourceCounts()
     if section.kind in GENERATORS:
         if section.max_tasks == 0:
             raise ConfigError(f"data.{section.name}: a generator must know how many problems to make: set max_tasks")
-        tasks = GENERATORS[section.kind](section.max_tasks, section.digits, seed)
-        tasks = [replace(task, source=section.name) for task in tasks]
+        made = GENERATORS[section.kind](section, seed)
+        counts.rows = len(made)
+        tasks = (replace(task, source=section.name) for task in made)
+    elif not section.path:
+        raise ConfigError(f"data.{section.name} ({section.kind}) has no file: give --data.{section.name}.path FILE")
     else:
-        if not section.path:
-            raise ConfigError(f"data.{section.name} ({section.kind}) has no file: give --data.{section.name}.path FILE")
-        tasks = list(_file_tasks(section))
-    if not tasks:
+        tasks = _read_tasks(section, counts)
+    if section.repeats == "keep":
+        kept = list(islice(tasks, section.max_tasks or None))
+    else:
+        found = without_repeats(tasks, section.max_tasks)
+        kept, counts.repeats, counts.conflicting = found.tasks, found.num_repeats, found.num_conflicting
+    _refuse_bad(section, counts)
+    if not kept:
+        raise DataError(f"data.{section.name}: {_nothing_left(section, counts)}")
+    kept = list(_with_unique_ids(kept))
+    counts.kept = len(kept)
+    counts.difficulties.update(f"{task.difficulty:g}" for task in kept if task.difficulty is not None)
+    return Source(name=section.name, tasks=kept, counts=counts)
+
+
+def _read_tasks(section: DataSection, counts: SourceCounts) -> Iterator[Task]:
+    """Tasks of the rows that can be used and pass the filters; the others are counted."""
+    levels = frozenset(_plain(level) for level in section.levels)
+    for row in source_rows(section.path, split=section.split, subset=section.subset):
+        counts.rows += 1
+        try:
+            if isinstance(row, RowError):
+                raise row
+            read = read_task(row, section)
+        except RowError as error:
+            if section.bad_rows == "raise":
+                raise
+            counts.bad[error.fault] += 1
+            if len(counts.faults) < _SHOWN_FAULTS:
+                counts.faults.append(str(error))
+            continue
+        if key := _outside(read, section, levels):
+            counts.outside[key] += 1
+            continue
+        counts.instructions += read.has_instructions
+        yield read.task
+
+
+def _outside(read: Read, section: DataSection, levels: frozenset[str]) -> str:
+    """The key of the filter that keeps a row out; empty when none does."""
+    if section.steps and num_steps(read.task) not in section.steps:
+        return "steps"
+    if section.difficulty:
+        low, high = section.difficulty
+        if read.task.difficulty is None or not low <= read.task.difficulty <= high:
+            return "difficulty"
+    return "levels" if levels and _plain(read.difficulty) not in levels else ""
+
+
+def _plain(level: str) -> str:
+    """A level without the word: "Level 5" and "5" are one."""
+    return level.casefold().removeprefix("level").strip()
+
+
+def _with_unique_ids(tasks: Iterable[Task]) -> Iterator[Task]:
+    """Tasks with ids of their own: the second of an id "7" becomes "7#2"."""
+    taken: Counter[str] = Counter()
+    for task in tasks:
+        identity = task.id
+        while taken[identity]:
+            taken[task.id] += 1
+            identity = f"{task.id}#{taken[task.id]}"
+        taken[identity] += 1
+        yield task if identity == task.id else replace(task, id=identity)
+
+
+def _refuse_bad(section: DataSection, counts: SourceCounts) -> None:
+    """Raise DataError when most rows cannot be used: then the file is not what the section says."""
+    if counts.bad.total() * 2 > counts.rows:
         raise DataError(
-            f"data.{section.name}: no row of {section.path} has one of the numbers of steps that "
-            f"steps = {list(section.steps)} keeps"
+            f"data.{section.name}: {counts.bad.total()} of {counts.rows} rows of {section.path} cannot be used as kind "
+            f"{section.kind}, most of them, so none is: {counts.faults[0]}"
         )
-    return tasks
 
 
-def _file_tasks(section: DataSection) -> Iterator[Task]:
-    reader = _READERS[section.kind]
-    seen: set[str] = set()
-    tasks = (_identified(reader(row), row, section.name, seen) for row in read_rows(section.path))
-    if section.steps:
-        tasks = (task for task in tasks if num_steps(task) in section.steps)
-    return islice(tasks, section.max_tasks or None)
-
-
-def _identified(task: Task, row: Row, source: str, seen: set[str]) -> Task:
-    """The task with an id that is unique in its source: the row's own, its number behind it where it is repeated."""
-    key = row.find(("id",))
-    own = str(row.cells[key] if key is not None and row.cells[key] is not None else "").strip()
-    identity = own or f"{source}-{row.number}"
-    if identity in seen:
-        identity = f"{identity}#{row.number}"
-    seen.add(identity)
-    return replace(task, id=identity, source=source)
-
-
-def num_steps(task: Task) -> int | None:
-    """Calculations in the task's solution: marks of a worked one, operations of an expression; None without either."""
-    if task.solution is None:
-        return None
-    marks = len(MARK.findall(task.solution))
-    if marks or FINAL.search(task.solution):
-        return marks
-    try:
-        return num_operations(parse_arithmetic(task.solution))
-    except Unconvertible:
-        return None
-
-
-def _read_gsm8k(row: Row) -> Task:
-    """Ours: question, solution, answer. The original: question, and an answer that holds the solution too."""
-    question = row.text(QUESTIONS, "question")
-    if row.find(("solution",)) is not None:
-        solution, answer = row.text(("solution",), "worked solution"), row.text(ANSWERS, "answer")
-    else:
-        solution = row.text(ANSWERS, "worked solution with its answer")
-        answer = solution
-    final = FINAL.search(solution)
-    if final is None and answer is solution:
-        raise DataError(f"{row.where}: expected the answer behind '#### ' at the end of the solution, found none")
-    if final is not None and answer is solution:
-        answer = final.group(1).strip()
-    results = tuple(mark.rpartition("=")[2].strip() for mark in MARK.findall(solution))
-    return Task(id="", question=question, answer=answer, intermediate=results, solution=solution)
-
-
-def _read_svamp(row: Row) -> Task:
-    """question, or body and the sentence that asks (ask; the original says Body and Question); equation; answer."""
-    ask = ("ask",) if row.find(("ask",)) else ("question",)
-    if row.find(("body",)) and (ask == ("question",) or not row.find(("question",))):
-        story = row.text(("body",), "story")
-        question = f"{story}{'' if story.endswith(('.', '?', '!', ',')) else '.'} {row.text(ask, 'question')}"
-    else:
-        question = row.text(("question",), "question (or the columns 'body' and 'ask')")
-    equation = row.text(("equation",), "equation")
-    try:
-        results = intermediate_results(parse_arithmetic(equation))
-    except Unconvertible as fault:
-        raise DataError(
-            f"{row.where}, column 'equation': expected arithmetic such as ( 8.0 - 3.0 ): {fault}"
-        ) from fault
-    answer = row.text(ANSWERS, "answer")
-    return Task(id="", question=question, answer=answer, intermediate=results, solution=equation)
-
-
-def _read_question_answer(row: Row) -> Task:
-    key = row.find(QUESTIONS)
-    question = row.cells[key] if key else None
-    text = _last_user_message(question, row) if isinstance(question, list) else row.text(QUESTIONS, "question")
-    solution = row.find(("solution",))
-    worked = row.cells[solution] if solution else None
-    return Task(
-        id="",
-        question=text,
-        answer=_answer(row),
-        difficulty=_difficulty(row),
-        solution=worked if isinstance(worked, str) and worked.strip() else None,
-    )
-
-
-def _answer(row: Row) -> str:
-    """The answer column, or the nested reward_model.ground_truth of trainers' parquet files."""
-    nested = row.find(("reward_model",))
-    if row.find(ANSWERS) is None and nested is not None and isinstance(row.cells[nested], dict):
-        return Row(row.cells[nested], f"{row.where}, column {nested!r}", row.number).text(ANSWERS, "answer")
-    if row.find(ANSWERS) is None:
-        raise DataError(
-            f"{row.where}: a dataset without answers: expected a column {' or '.join(map(repr, ANSWERS))}, "
-            f"found {', '.join(map(repr, row.cells)) or 'none'}"
-        )
-    return row.text(ANSWERS, "answer")
-
-
-def _last_user_message(messages: list[Any], row: Row) -> str:
-    for message in reversed(messages):
-        if isinstance(message, dict) and message.get("role") == "user" and isinstance(message.get("content"), str):
-            return re.sub(r"\s+\Z", "", message["content"])
-    raise DataError(f"{row.where}: expected a prompt with a message of role 'user' and text content, found none")
-
-
-def _difficulty(row: Row) -> float | None:
-    key = row.find(("difficulty",))
-    value = row.cells[key] if key else None
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1:
-        return float(value)
-    return None
-
-
-_READERS: Mapping[str, Callable[[Row], Task]] = {
-    "gsm8k": _read_gsm8k,
-    "svamp": _read_svamp,
-    "question_answer": _read_question_answer,
-}
+def _nothing_left(section: DataSection, counts: SourceCounts) -> str:
+    filters = {key: value for key in ("steps", "difficulty", "levels") if (value := getattr(section, key))}
+    kept_by = ", ".join(f"{key} = {list(value)}" for key, value in filters.items())
+    if counts.outside.total():
+        return f"no row of {section.path} is kept by {kept_by}"
+    return f"all {counts.rows} rows ask questions that stand there with different answers"

@@ -22,18 +22,22 @@ class StopFinder:
         self._tokenizer, self._vocab_size = tokenizer, vocab_size
         self._pieces: list[str] | None = None
         self._tables: dict[tuple[str, ...], npt.NDArray[np.bool_]] = {}
+        self._suspected: dict[tuple[tuple[str, ...], int], bool] = {}
 
     def suspects(self, stop: tuple[str, ...]) -> npt.NDArray[np.bool_]:
         """[V] True for ids that may complete one of the texts."""
         table = self._tables.get(stop)
         if table is None:
-            last = {text[-1] for text in stop}
-            has_wide = any(ord(c) > 127 for c in last)
-            table = np.array(
-                [any(c in piece for c in last) or (has_wide and _BROKEN in piece) for piece in self._all_pieces()]
-            )
+            table = np.array([_may_complete(stop, piece) for piece in self._all_pieces()])
             self._tables[stop] = table
         return table
+
+    def is_suspect(self, stop: tuple[str, ...], token: int) -> bool:
+        """The same of one id, for a vocabulary whose size is not known."""
+        key = (stop, token)
+        if key not in self._suspected:
+            self._suspected[key] = _may_complete(stop, self._tokenizer.decode([token]))
+        return self._suspected[key]
 
     def window(self, stop: tuple[str, ...]) -> int:
         """Newest tokens that must be looked at."""
@@ -49,3 +53,8 @@ class StopFinder:
         if self._pieces is None:
             self._pieces = [self._tokenizer.decode([i]) for i in range(self._vocab_size)]
         return self._pieces
+
+
+def _may_complete(stop: tuple[str, ...], piece: str) -> bool:
+    last = {text[-1] for text in stop}
+    return any(c in piece for c in last) or (any(ord(c) > 127 for c in last) and _BROKEN in piece)

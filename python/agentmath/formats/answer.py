@@ -20,14 +20,10 @@ def boxed_answer(text: str) -> str | None:
     Braces may nest, \{ and \} do not count, and "\boxed 7" is a box of one word. A cut box hides an earlier one: what
     stands in it was meant to replace that one, and "\boxed{42" may be the beginning of 421.
     """
-    start = max(text.rfind("\\boxed"), text.rfind("\\fbox"))
-    match = _BOX.match(text, start) if start >= 0 else None
-    if match is None:
+    position = _last_box(text)
+    if position is None:
         return None
-    position = match.end()
-    while position < len(text) and text[position].isspace():
-        position += 1
-    if position < len(text) and text[position] == "{":
+    if text[position : position + 1] == "{":
         content = _braced(text, position)
     else:
         bare = _BARE.match(text, position)
@@ -35,6 +31,24 @@ def boxed_answer(text: str) -> str | None:
     if content is None or len(content) > MAX_ANSWER_CHARS:
         return None
     return content.strip() or None
+
+
+def has_cut_box(text: str) -> bool:
+    """Whether the last box is opened and never closed."""
+    position = _last_box(text)
+    return position is not None and text[position : position + 1] == "{" and _braced(text, position) is None
+
+
+def _last_box(text: str) -> int | None:
+    """Where the content of the last box begins, with its brace if it has one; None without a box."""
+    start = max(text.rfind("\\boxed"), text.rfind("\\fbox"))
+    match = _BOX.match(text, start) if start >= 0 else None
+    if match is None:
+        return None
+    position = match.end()
+    while position < len(text) and text[position].isspace():
+        position += 1
+    return position
 
 
 def _braced(text: str, opening: int) -> str | None:

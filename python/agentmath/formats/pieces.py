@@ -8,25 +8,33 @@ from itertools import accumulate
 
 from agentmath.core.interfaces import Tokenizer
 
+_BROKEN = "\ufffd"
 _LONGEST_CHARACTER = 4
 """Tokens that one character may be spread over: four bytes of UTF-8, one byte a token."""
 
 
 def pieces(ids: Sequence[int], tokenizer: Tokenizer) -> list[str]:
     """Text that each token adds. A character cut over several tokens is given to the last of them."""
-    out: list[str] = []
+    out = [""] * len(ids)
     held: list[int] = []
-    for token in ids:
+    for index, token in enumerate(ids):
         held.append(int(token))
         text = tokenizer.decode(held)
-        if text.endswith("\ufffd") and len(held) < _LONGEST_CHARACTER:
-            out.append("")
-        else:
-            out.append(text)
-            held = []
+        if not text.endswith(_BROKEN):
+            out[index], held = text, []
+        elif len(held) == _LONGEST_CHARACTER:
+            # Bytes that are no character, or one that looks like them: the first of them is over.
+            size = _first_whole(held, text, tokenizer)
+            out[index - len(held) + size], held = tokenizer.decode(held[:size]), held[size:]
     if held:
         out[-1] = tokenizer.decode(held)
     return out
+
+
+def _first_whole(held: list[int], text: str, tokenizer: Tokenizer) -> int:
+    """Tokens of the shortest beginning that can be decoded by itself."""
+    sizes = range(1, len(held))
+    return next((n for n in sizes if tokenizer.decode(held[:n]) + tokenizer.decode(held[n:]) == text), len(held))
 
 
 def token_of_char(parts: Sequence[str], position: int) -> int:

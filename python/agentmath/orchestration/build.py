@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 
 import torch
 
+from agentmath.agents.self_test import check_agent
 from agentmath.agents.single import SingleAgent
-from agentmath.config.data import DataSection
+from agentmath.config.data import GENERATED, DataSection
 from agentmath.config.engine import EngineSection
 from agentmath.config.recipe import Recipe
 from agentmath.core.errors import ConfigError
@@ -20,11 +21,11 @@ from agentmath.core.interfaces import Tokenizer
 from agentmath.core.types import Group, Task
 from agentmath.data.demonstrations import demonstrations
 from agentmath.data.mixture import Pool, TaskStream, load_pool
-from agentmath.data.sources import GENERATORS
 from agentmath.engines.transformers_engine import TransformersEngine
-from agentmath.formats import agentmath as dialect
+from agentmath.formats.dialects import dialect_named
 from agentmath.orchestration.interrupts import cancelling_once
 from agentmath.orchestration.state import RunState
+from agentmath.rewards.grader import Grader
 from agentmath.rewards.score import score
 from agentmath.rollout.collector import Collector
 from agentmath.rollout.episode import Stage
@@ -50,6 +51,7 @@ class Parts:
     policy: Policy
     engine: TransformersEngine
     sandbox: LocalSandbox
+    grader: Grader
     agent: SingleAgent
     tool: CodeTool
     collector: Collector
@@ -100,7 +102,7 @@ class Parts:
 
     def score(self, groups: Sequence[Group]) -> None:
         """Set the rewards of finished trajectories."""
-        score(groups, self.recipe.reward, lambda t: self.agent.answer_text(t.tokens))
+        score(groups, self.recipe.reward, lambda t: self.agent.answer_text(t.tokens), self.grader)
 
 
 @contextmanager
@@ -115,17 +117,25 @@ def open_parts(recipe: Recipe, *, model_path: Path | None = None) -> Iterator[Pa
         section=recipe.prompt,
         max_tool_output_tokens=recipe.rollout.max_tool_output_tokens,
     )
+    check_agent(agent)
     check_prompts(agent, pool, recipe)
-    with asyncio.Runner() as runner:
+    with asyncio.Runner() as runner, Grader(recipe.grading) as grader:
         sandbox = runner.run(open_sandbox(recipe.sandbox))
         try:
-            yield assemble(recipe, runner, sandbox, policy=policy, agent=agent, pool=pool)
+            yield assemble(recipe, runner, sandbox, grader=grader, policy=policy, agent=agent, pool=pool)
         finally:
             runner.run(sandbox.close())
 
 
 def assemble(
-    recipe: Recipe, runner: asyncio.Runner, sandbox: LocalSandbox, *, policy: Policy, agent: SingleAgent, pool: Pool
+    recipe: Recipe,
+    runner: asyncio.Runner,
+    sandbox: LocalSandbox,
+    *,
+    grader: Grader,
+    policy: Policy,
+    agent: SingleAgent,
+    pool: Pool,
 ) -> Parts:
     """Parts that have been made, put together."""
     engine = build_engine(policy, recipe.engine)
@@ -145,6 +155,7 @@ def assemble(
         policy=policy,
         engine=engine,
         sandbox=sandbox,
+        grader=grader,
         agent=agent,
         tool=tool,
         collector=Collector(stage=stage),
@@ -159,18 +170,19 @@ def assemble(
 
 def used_sources(sections: Sequence[DataSection]) -> list[DataSection]:
     """Sources that have something to read: an evaluation set without a file is left out."""
-    return [s for s in sections if s.path or s.kind in GENERATORS or s.role != "eval"]
+    return [s for s in sections if s.path or s.kind in GENERATED or s.role != "eval"]
 
 
 def build_policy(recipe: Recipe, pool: Pool, model_path: Path | None = None) -> Policy:
     """The model, its template and its tags checked."""
     section = recipe.model if model_path is None else recipe.model.model_copy(update={"path": str(model_path)})
-    corpus = None if section.path else _corpus(pool, recipe.run.seed)
+    corpus = None if section.path else _corpus(pool, recipe)
     policy = load_policy(section, name="policy", seed=recipe.run.seed, corpus=corpus)
-    check_tags(policy.tokenizer, (*dialect.TAGS, "\\boxed{1}"))
+    check_tags(policy.tokenizer, (*dialect_named(recipe.prompt.dialect).tags, "\\boxed{1}"))
     if recipe.prompt.chat:
         # A trajectory is one assistant message, tool output included: there is no older answer to rewrite.
-        check_template(policy.tokenizer, system=bool(recipe.prompt.system), num_answers=1)
+        has_system = bool(recipe.prompt.system) or recipe.prompt.instructions
+        check_template(policy.tokenizer, system=has_system, num_answers=1)
     return policy
 
 
@@ -202,8 +214,9 @@ def check_prompts(agent: SingleAgent, pool: Pool, recipe: Recipe) -> None:
         )
 
 
-def _corpus(pool: Pool, seed: int) -> list[str]:
+def _corpus(pool: Pool, recipe: Recipe) -> list[str]:
     """Texts that a new tokenizer is trained on: questions and both kinds of demonstration."""
     tasks = [t for tasks in pool.train.values() for t in tasks][:_NUM_CORPUS_TASKS]
-    made = demonstrations(tasks, tool_share=0.5, seed=seed)
+    dialect = dialect_named(recipe.prompt.dialect)
+    made = demonstrations(tasks, tool_share=0.5, seed=recipe.run.seed, dialect=dialect)
     return [f"{d.task.question}\n{''.join(d.turns)}" for d in made]

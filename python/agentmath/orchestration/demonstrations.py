@@ -11,23 +11,20 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from agentmath.core.interfaces import Agent, Tokenizer, Tool
 from agentmath.core.types import (
-    NO_VERSION,
     Completion,
     Demonstration,
     StopReason,
     Tokens,
-    ToolCall,
     ToolStatus,
     TrainingSample,
 )
-from agentmath.formats.agentmath import CODE_CLOSE, output_text
+from agentmath.formats.output import output_text
 
 MAX_IN_FLIGHT = 256
 """Programs queued at the sandbox together; more would only wait there."""
+READ_DIFFERENTLY = "read differently by the agent"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +43,7 @@ async def render(
 
     async def one(demonstration: Demonstration) -> TrainingSample | str:
         async with gate:
-            completed = await _run_programs(demonstration, agent, tool)
+            completed = await _run_programs(demonstration, agent, tool, tokenizer)
         return completed if isinstance(completed, str) else _sample(completed, agent, tokenizer, max_tokens)
 
     outcomes = await asyncio.gather(*(one(d) for d in demonstrations))
@@ -56,7 +53,9 @@ async def render(
     )
 
 
-async def _run_programs(demonstration: Demonstration, agent: Agent, tool: Tool) -> Demonstration | str:
+async def _run_programs(
+    demonstration: Demonstration, agent: Agent, tool: Tool, tokenizer: Tokenizer
+) -> Demonstration | str:
     """The demonstration with true outputs, or why it has none."""
     if len(demonstration.turns) == 1 or demonstration.outputs:
         return demonstration
@@ -64,9 +63,11 @@ async def _run_programs(demonstration: Demonstration, agent: Agent, tool: Tool) 
     session = await tool.open()
     try:
         for turn in demonstration.turns[:-1]:
-            begin = turn.rfind("<code>") + len("<code>")
-            source = turn[begin : turn.rfind(CODE_CLOSE)]
-            result = await tool.run(ToolCall(tool=tool.name, source=source), session)
+            ids = tokenizer.encode(turn, allow_special=True)
+            call = agent.read(Tokens.concatenate([]), Completion.unsampled(ids, StopReason.STOP)).call
+            if call is None:
+                return READ_DIFFERENTLY
+            result = await tool.run(call, session)
             if result.status is not ToolStatus.OK:
                 return f"program ended with {result.status.value}"
             outputs.append(output_text(result))
@@ -82,9 +83,9 @@ def _sample(demonstration: Demonstration, agent: Agent, tokenizer: Tokenizer, ma
     last = len(demonstration.turns) - 1
     for index, turn in enumerate(demonstration.turns):
         ids = tokenizer.encode(turn, allow_special=True) + ([tokenizer.eos_ids[0]] if index == last else [])
-        action = agent.read(context, _spoken(ids, StopReason.EOS if index == last else StopReason.STOP))
+        action = agent.read(context, Completion.unsampled(ids, StopReason.EOS if index == last else StopReason.STOP))
         if len(action.tokens) != len(ids) or (action.call is None) != (index == last):
-            return "read differently by the agent"
+            return READ_DIFFERENTLY
         context = Tokens.concatenate([context, action.tokens])
         if index < last:
             context = Tokens.concatenate([context, agent.insert(demonstration.outputs[index])])
@@ -98,14 +99,4 @@ def _sample(demonstration: Demonstration, agent: Agent, tokenizer: Tokenizer, ma
         versions=context.versions,
         advantage=1.0,
         key=demonstration.task.id,
-    )
-
-
-def _spoken(ids: Sequence[int], stop_reason: StopReason) -> Completion:
-    n = len(ids)
-    return Completion(
-        ids=np.asarray(ids, dtype=np.int32),
-        logprobs=np.full(n, np.nan, dtype=np.float32),
-        versions=np.full(n, NO_VERSION, dtype=np.int32),
-        stop_reason=stop_reason,
     )

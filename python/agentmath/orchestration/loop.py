@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from agentmath.algorithms import advantages, filters
+from agentmath.algorithms import advantages, filters, overlong
 from agentmath.core.types import Group
 from agentmath.orchestration.build import Parts
 from agentmath.orchestration.measure import measure, refuse_dead_infrastructure
+from agentmath.orchestration.reference import reference_policy
 from agentmath.orchestration.saving import Run, save_rl
 from agentmath.rollout.recorder import write_trajectories
 from agentmath.telemetry.metrics import group_metrics
 from agentmath.telemetry.progress import Progress
 from agentmath.telemetry.stages import StageClock
 from agentmath.training import samples, step, weights
+from agentmath.training.policy import Policy
 
 
 @dataclass(kw_only=True)
@@ -40,12 +42,12 @@ class Collected:
 def train(run: Run) -> None:
     """Make the optimiser steps that are left. Between two steps the run is in a state that a checkpoint can hold."""
     parts, recipe, state = run.parts, run.parts.recipe, run.parts.state
-    clock = StageClock()
+    reference, clock = reference_policy(run), StageClock()
     with Progress(recipe.telemetry, recipe.training.steps, "grpo", first_step=state.step) as progress:
         while state.step < recipe.training.steps:
             collected = collect(parts, clock)
             with clock.stage("train"):
-                values = update(parts, collected.kept)
+                values = update(parts, collected.kept, reference)
             with clock.stage("publish"):
                 parts.run(weights.publish(parts.policy, parts.engine, state.version + 1))
             state.step += 1
@@ -66,6 +68,7 @@ def collect(parts: Parts, clock: StageClock) -> Collected:
     on what there is: finished work is never thrown away, and normalisation counts what was kept.
     """
     rollout, state, collector = parts.recipe.rollout, parts.state, parts.collector
+    algorithm, seed = parts.recipe.algorithm, parts.recipe.run.seed
     collected = Collected()
     for _ in range(rollout.max_refills + 1):
         missing = rollout.groups_per_step - len(collected.kept) - collector.num_parked
@@ -75,21 +78,28 @@ def collect(parts: Parts, clock: StageClock) -> Collected:
         refuse_dead_infrastructure(groups)
         with clock.stage("reward"):
             parts.score(groups)
+            overlong.punish(groups, algorithm, max_sampled_tokens=rollout.max_sampled_tokens)
         fresh, num_stale = collector.drop_stale(groups, version=state.version)
-        kept = filters.keep(fresh, parts.recipe.algorithm, min_survivors=rollout.min_survivors)
+        kept = filters.keep(fresh, algorithm, min_survivors=rollout.min_survivors, seed=seed)
         collected.add(groups, kept, num_stale)
         if len(collected.kept) >= rollout.groups_per_step:
             break
     return collected
 
 
-def update(parts: Parts, groups: list[Group]) -> dict[str, float]:
-    """One optimiser step on groups; its metrics, or why there was none."""
+def update(parts: Parts, groups: list[Group], reference: Policy | None = None) -> dict[str, float]:
+    """One optimiser step on groups; its metrics, or why there was none. reference is for a KL penalty."""
     state = parts.state
     advantages.assign(groups, parts.recipe.algorithm)
     made = samples.from_groups(groups, {parts.agent.name: parts.agent.policy})
     metrics = step.train_step(
-        parts.policy, parts.optimizer, made.samples, parts.step_settings, step=state.step, version=state.version
+        parts.policy,
+        parts.optimizer,
+        made.samples,
+        parts.step_settings,
+        step=state.step,
+        version=state.version,
+        reference=reference,
     )
     return {**metrics.values, "untrainable": float(made.num_untrainable), "skipped": float(metrics.skipped is not None)}
 

@@ -52,6 +52,8 @@ def open_run(recipe: Recipe, resume: Path | None, say: Callable[[str], None]) ->
     else:
         refuse_changed_recipe(recipe, resume)
     with open_parts(recipe) as parts:
+        for warning in parts.pool.warnings:
+            say(f"warning: {warning}")
         directory = RunDirectory.create(run_path(recipe.run)) if resume is None else RunDirectory.resume(resume)
         with directory:
             parts.inspection_folder = directory.inspect

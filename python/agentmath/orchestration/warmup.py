@@ -63,7 +63,9 @@ def _samples(parts: Parts, progress: Progress) -> tuple[list[TrainingSample], li
 def _demonstrations(parts: Parts) -> list[Demonstration]:
     section, seed = parts.recipe.sft, parts.recipe.run.seed
     if section.path:
-        return read_demonstrations(section.path)
+        return read_demonstrations(section.path, parts.agent.dialect)
     num_rows = sum(map(len, parts.pool.train.values()))
     tasks = [parts.tasks.task_at(i) for i in range(section.num_demonstrations or num_rows)]
-    return demonstrations(tasks, tool_share=section.tool_share, seed=seed, explain=section.explain)
+    return demonstrations(
+        tasks, tool_share=section.tool_share, seed=seed, explain=section.explain, dialect=parts.agent.dialect
+    )

@@ -55,25 +55,31 @@ _REWRITES = tuple(
         (r"(?<![\d./^_}\\])(\d{1,9})\s+(\d{1,9})\s*/\s*(\d{1,9})(?![\d.])", r"\1\\frac{\2}{\3}"),
     )
 )
+_REWRITTEN = re.compile(r"[\\<>~/]|\{,\}|\.\.\.")
+"""Text without any of these is left alone by all patterns: most answers are."""
 _MAX_WRAPPINGS = 4
 _WRAPPINGS = (("\\(", "\\)"), ("\\[", "\\]"), ("$$", "$$"), ("$", "$"), ("**", "**"))
 _INDICES = re.compile("([\u2070\u00b9\u00b2\u00b3\u2074-\u2079]+)|([\u2080-\u2089]+)")
 _FRACTIONS = re.compile("[\u00bc-\u00be\u2150-\u215e\u2189]")
 """Signs that would else run together with the digits before them: a square, an index, the half of two and a half."""
 _TRAILING = " \t\r\n.,;"
+_BLANK = re.compile(r" (?![0-9])|(?<![0-9]) ")
+"""Not the one between two digits: 1 2 is not twelve."""
 _LONE_BRACES = re.compile(r"\{([A-Za-z0-9])\}")
 _TEXT = re.compile(r"\\text\s*\{([^{}]*)\}")
 
 
 def clean(text: str) -> str:
     """The answer in one spelling, blanks still in it; linear in its length."""
-    text = _INDICES.sub(lambda m: f"{'_' if m[2] else '^'}{{{m[0]}}}", text)
-    text = _FRACTIONS.sub(r" \g<0>", text.translate(_SIGNS))
-    text = unicodedata.normalize("NFKC", text).translate(_SIGNS)
+    if not text.isascii():
+        text = _INDICES.sub(lambda m: f"{'_' if m[2] else '^'}{{{m[0]}}}", text)
+        text = _FRACTIONS.sub(r" \g<0>", text.translate(_SIGNS))
+        text = unicodedata.normalize("NFKC", text).translate(_SIGNS)
     # Long runs of blanks would make the patterns below take quadratic time.
     text = " ".join(text.replace("\\\\", ROW_END).split())
-    for pattern, replacement in _REWRITES:
-        text = pattern.sub(replacement, text)
+    if _REWRITTEN.search(text):
+        for pattern, replacement in _REWRITES:
+            text = pattern.sub(replacement, text)
     return unwrap(" ".join(text.split()))
 
 
@@ -92,6 +98,6 @@ def unwrap(text: str) -> str:
 
 
 def canonical(text: str) -> str:
-    """Cleaned text without blanks, text wrappers and braces round single signs: what is compared letter by letter."""
-    text = _LONE_BRACES.sub(r"\1", _TEXT.sub(r"\1", text))
-    return re.sub(r"\s+", "", text).rstrip(".,;")
+    """What is compared letter by letter: cleaned text without text wrappers, braces round one sign, and most blanks."""
+    text = " ".join(_LONE_BRACES.sub(r"\1", _TEXT.sub(r"\1", text)).split())
+    return _BLANK.sub("", text).rstrip(".,;")

@@ -2,60 +2,67 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
-from agentmath.rewards.evaluate import NUM_POINTS, applies, evaluate, point
+from agentmath.config.grading import GradingSection
+from agentmath.rewards import symbolic
+from agentmath.rewards.expressions import Expression, read_expression, scaled
 from agentmath.rewards.forms import MAX_ITEMS, Form
-from agentmath.rewards.nodes import Node
-from agentmath.rewards.values import Arithmetic, Unevaluable, Value
+from agentmath.rewards.numbers import NUMBER_WORDS, same_number
 
-DECIMAL_TOLERANCE = Fraction(1, 10**6)
-"""Relative; only where one side was written with a decimal point and neither is a whole number."""
 
-_FEWEST_POINTS = 2
-"""Test points at which two expressions with symbols must be defined and agree."""
+class NeedsLibrary(Exception):
+    """Plain numbers and letters do not decide."""
 
 
 class Comparison:
-    """One verdict: a budget of arithmetic, and which rule decided."""
+    """One verdict and which rule decided.
 
-    def __init__(self, *, accept_unevaluated: bool) -> None:
-        self.accept_unevaluated = accept_unevaluated
+    Without the library a comparison takes linear time, and NeedsLibrary is raised where that is not enough.
+    """
+
+    def __init__(self, section: GradingSection, *, with_library: bool) -> None:
         self.rule = "different"
         self.reason = ""
-        self._arithmetic = Arithmetic()
-        self._values: dict[tuple[int, int], Value | None] = {}
-        self._alive: list[Node] = []
+        self._section = section
+        self._with_library = with_library
 
     def equal(self, gold: Form, prediction: Form) -> bool:
         """True when the prediction says what gold says; sets rule and reason."""
         self.rule = gold.kind
-        try:
-            equal = self._same(gold, prediction)
-        except Unevaluable as fault:
-            self.rule, self.reason = "unevaluable", f"not computed: {fault}"
-            return False
+        equal = self._same(gold, prediction)
         if not self.reason:
             self.reason = f"compared as {gold.kind} and {prediction.kind}"
         return equal
 
     def _same(self, gold: Form, prediction: Form) -> bool:
         if gold.name and prediction.name and gold.name != prediction.name:
-            return self._proportional(gold.named_node, prediction.named_node)
-        if "equation" in (gold.kind, prediction.kind):
+            return self._is_multiple(gold.named_node, prediction.named_node)
+        if self._section.accept_number_words:
+            gold, prediction = _worded(gold), _worded(prediction)
+        kinds = (gold.kind, prediction.kind)
+        if "equation" in kinds:
             sides = [f.node if f.kind == "equation" else f.named_node for f in (gold, prediction)]
-            return gold.text == prediction.text or self._proportional(sides[0], sides[1])
-        if "list" in (gold.kind, prediction.kind):
-            sides = [f.items if f.kind == "list" else (f,) for f in (gold, prediction)]
-            return self._same_members(sides[0], sides[1])
-        if {gold.kind, prediction.kind} == {"relation", "tuple"}:
+            return gold.text == prediction.text or self._is_multiple(sides[0], sides[1])
+        if "list" in kinds:
+            members = [f.items if f.kind == "list" else (f,) for f in (gold, prediction)]
+            return self._same_members(members[0], members[1])
+        if set(kinds) == {"relation", "tuple"}:
             relations = [_as_relation(f) for f in (gold, prediction)]
-            return relations[0][1] == relations[1][1] and self._proportional(
-                relations[0][0], relations[1][0], positive=True
-            )
+            same_sign = relations[0][1] == relations[1][1]
+            return same_sign and self._is_multiple(relations[0][0], relations[1][0], positive=True)
         if gold.kind != prediction.kind:
-            return gold.text == prediction.text and bool(gold.text)
+            return self._same_vector(gold, prediction) or (gold.text == prediction.text and bool(gold.text))
         return self._same_kind(gold, prediction)
+
+    def _same_vector(self, gold: Form, prediction: Form) -> bool:
+        """A column and a tuple in round brackets, where that is accepted."""
+        signs = {f.kind: f.sign for f in (gold, prediction)}
+        is_column = set(signs.get("matrix", "-")) <= set("1x") and signs.get("tuple") == "()"
+        return (
+            self._section.accept_vectors_as_tuples and is_column and self._same_in_order(gold.items, prediction.items)
+        )
 
     def _same_kind(self, gold: Form, prediction: Form) -> bool:
         if gold.kind == "words":
@@ -64,12 +71,15 @@ class Comparison:
         if gold.kind == "number":
             return self._same_number(gold, prediction)
         if gold.kind == "relation":
-            return gold.sign == prediction.sign and self._proportional(gold.node, prediction.node, positive=True)
+            return gold.sign == prediction.sign and self._is_multiple(gold.node, prediction.node, positive=True)
         if gold.kind == "union":
             return self._same_members(gold.items, prediction.items)
-        if gold.sign != prediction.sign or len(gold.items) != len(prediction.items) or len(gold.items) > MAX_ITEMS:
+        return gold.sign == prediction.sign and self._same_in_order(gold.items, prediction.items)
+
+    def _same_in_order(self, gold: tuple[Form, ...], prediction: tuple[Form, ...]) -> bool:
+        if len(gold) != len(prediction) or len(gold) > MAX_ITEMS:
             return False
-        return all(self._same(a, b) for a, b in zip(gold.items, prediction.items, strict=True))
+        return all(self._same(a, b) for a, b in zip(gold, prediction, strict=True))
 
     def _same_members(self, gold: tuple[Form, ...], prediction: tuple[Form, ...]) -> bool:
         """Each member of one finds a partner of its own in the other."""
@@ -77,7 +87,7 @@ class Comparison:
             return False
         left = list(prediction)
         for member in gold:
-            partner = next((i for i, p in enumerate(left) if p.text == member.text and p.kind == member.kind), None)
+            partner = next((i for i, p in enumerate(left) if _is_copy(p, member)), None)
             if partner is None:
                 partner = next((i for i, p in enumerate(left) if self._same(member, p)), None)
             if partner is None:
@@ -90,75 +100,49 @@ class Comparison:
         if gold.unit and prediction.unit and gold.unit != prediction.unit:
             self.reason = f"the units differ: {gold.unit} and {prediction.unit}"
             return False
-        if gold.node.is_literal and not (self.accept_unevaluated or prediction.node.is_literal):
-            self.rule, self.reason = (
-                "unevaluated",
-                "the gold answer is a number, the prediction still has to be computed",
-            )
+        a, b = gold.node, prediction.node
+        if a.plain is not None and b.plain is None and not self._section.accept_unevaluated:
+            self.rule = "unevaluated"
+            self.reason = "the gold answer is a number, the prediction still has to be computed"
             return False
-        if gold.node == prediction.node or self._same_value(gold.node, prediction.node):
+        if self._same_value(a, b):
             return True
         if prediction.unit == "percent" and not gold.unit:
-            hundredth = Node("quotient", (prediction.node, Node("integer", value=Fraction(100))))
-            return self._same_value(gold.node, hundredth)
+            return self._same_value(a, scaled(b, Fraction(1, 100)))
+        if gold.unit == "percent" and not prediction.unit and self._section.accept_percent_as_fraction:
+            return self._same_value(scaled(a, Fraction(1, 100)), b)
         return False
 
-    def _same_value(self, gold: Node, prediction: Node) -> bool:
-        has_symbols = bool(gold.symbols or prediction.symbols)
-        has_decimal = gold.has_decimal or prediction.has_decimal
-        num_defined = 0
-        for index in range(NUM_POINTS if has_symbols else 1):
-            if has_symbols and not (applies(gold, index) and applies(prediction, index)):
-                continue
-            a, b = self._value(gold, index), self._value(prediction, index)
-            if a is None or b is None:
-                continue
-            num_defined += 1
-            if not (self._arithmetic.agree(a, b) or (has_decimal and self._close(a, b))):
-                return False
-        if num_defined == 0:
-            self.rule, self.reason = "unevaluable", "a side is too large or undefined, and the letters differ"
-        return num_defined >= (_FEWEST_POINTS if has_symbols else 1)
+    def _same_value(self, gold: Expression, prediction: Expression) -> bool:
+        if gold.plain is not None and prediction.plain is not None:
+            return same_number(gold.plain, prediction.plain, self._section)
+        if gold.latex == prediction.latex:
+            return True
+        self._ask_library()
+        return symbolic.same_value(gold, prediction, self._section)
 
-    def _close(self, a: Value, b: Value) -> bool:
-        """Equal to DECIMAL_TOLERANCE; a whole number equals nothing but itself."""
-        if any(v.rational is not None and v.rational.denominator == 1 for v in (a, b)):
+    def _is_multiple(self, gold: Expression | None, prediction: Expression | None, *, positive: bool = False) -> bool:
+        if gold is None or prediction is None or not (gold.has_symbols or prediction.has_symbols):
             return False
-        x, y = (self._arithmetic.decimals(v) for v in (a, b))
-        reals = [Fraction(part) for part in (x[0], y[0])]
-        if x[1] != 0 or y[1] != 0:
-            return False
-        return abs(reals[0] - reals[1]) <= DECIMAL_TOLERANCE * max(abs(reals[0]), abs(reals[1]))
+        self._ask_library()
+        return symbolic.is_multiple(gold, prediction, positive=positive)
 
-    def _proportional(self, gold: Node | None, prediction: Node | None, *, positive: bool = False) -> bool:
-        """True when one difference of sides is a constant multiple of the other: the equations say the same."""
-        if gold is None or prediction is None or not (gold.symbols or prediction.symbols):
-            return False
-        ratios: list[Value] = []
-        for index in range(NUM_POINTS):
-            a, b = self._value(gold, index), self._value(prediction, index)
-            if a is None or b is None or (a.re == 0 and a.im == 0) or (b.re == 0 and b.im == 0):
-                continue
-            ratios.append(self._arithmetic.multiply(a, self._arithmetic.invert(b)))
-        if len(ratios) < _FEWEST_POINTS:
-            return False
-        if positive and not all(r.re > 0 and r.im == 0 for r in ratios):
-            return False
-        return all(self._arithmetic.agree(ratios[0], r) for r in ratios[1:])
-
-    def _value(self, node: Node, index: int) -> Value | None:
-        key = (id(node), index)
-        if key not in self._values:
-            self._alive.append(node)
-            try:
-                self._values[key] = evaluate(node, point(index), self._arithmetic)
-            except Unevaluable:
-                self._values[key] = None
-        return self._values[key]
+    def _ask_library(self) -> None:
+        if not self._with_library:
+            raise NeedsLibrary
 
 
-def _as_relation(form: Form) -> tuple[Node | None, str]:
+def _is_copy(a: Form, b: Form) -> bool:
+    return (a.text, a.kind, a.name, a.unit) == (b.text, b.kind, b.name, b.unit)
+
+
+def _as_relation(form: Form) -> tuple[Expression | None, str]:
     """Left minus right and the sign; the interval of x < 1 is (-oo, 1), closed at its end where the sign was <=."""
     if form.kind == "relation":
         return form.node, form.sign
     return form.named_node, "\\le" if "[" in form.sign or "]" in form.sign else "<"
+
+
+def _worded(form: Form) -> Form:
+    number = NUMBER_WORDS.get(form.text.casefold())
+    return form if number is None else replace(form, kind="number", node=read_expression(str(number)))

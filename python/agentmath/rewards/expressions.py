@@ -1,31 +1,33 @@
-r"""LaTeX and plain arithmetic into a tree. Reads, never runs: what is not understood is refused.
+r"""LaTeX and plain arithmetic, spelt so that the library's reader cannot misread it; what is not understood is refused.
 
-sum      := product (("+" | "-") product)*
-product  := signed (("*" | "/")? signed)*          blanks between factors multiply, 2\frac{1}{2} is a mixed number
-signed   := ("+" | "-")* power
-power    := atom ("!" | degree sign)* ("^" exponent)?
-atom     := number | symbol | constant | \frac | \sqrt | function | (sum) | [sum] | {sum} | |sum|
+latex2sympy, the reader of math-verify, reads 2(3) as two and three thirds, 204_5 as 204, x' as x, f'(x) as fx,
+1/2x as 1/(2x), 2\cdots10 as 20s, and knows nothing of sqrt(17), \sqrt3 or \frac12. Here every product gets its sign,
+every argument its braces, every decimal its fraction, and every symbol a name of its own:
+
+"2\frac12 y'"  becomes  "(2+\frac{1}{2})\cdot x_{31015}"
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from agentmath.rewards.nodes import Node, Unreadable, is_mixed
+from agentmath.rewards.numbers import Plain, plain_number
 
 MAX_CHARS = 2000
 MAX_DEPTH = 40
 """Nested brackets, roots and exponents."""
 
-FUNCTIONS = frozenset(re.findall(r"\w+", "sin cos tan sec csc cot ln log exp"))
-
+_FUNCTIONS = frozenset(re.findall(r"\w+", "sin cos tan sec csc cot sinh cosh tanh arcsin arccos arctan ln log exp"))
 _TOKEN = re.compile(
     r"\s*(?:"
-    r"(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]\d{2,4}(?!\d)|[eE]\d{1,4}(?![\d.]))?)"
+    r"(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-][0-9]{2,4}(?![0-9])|[eE][0-9]{1,4}(?![0-9.]))?)"
     r"|(?P<text>\\text\s*\{[^{}]*\})"
     r"|(?P<command>\\[A-Za-z]+)"
-    r"|(?P<word>(?:sqrt|sin|cos|tan|sec|csc|cot|log|ln|exp|pi)(?![A-Za-z]))"
+    r"|(?P<word>(?:sqrt|arcsin|arccos|arctan|sin|cos|tan|sec|csc|cot|log|ln|exp|pi)(?![A-Za-z]))"
     r"|(?P<letter>[A-Za-z]'*)"
     r"|(?P<sign>\*\*|[-+*/^_()\[\]{}|!])"
     r")"
@@ -37,18 +39,60 @@ _GREEK = frozenset(
         "upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell",
     )
 )
-_CLOSERS = {"(": ")", "[": "]", "{": "}", "|": "|"}
+_SIMPLE = re.compile(r"\d+|x_\{\d+\}|[eI]")
+_ARGUMENT_ENDS = frozenset("+-*/)]}|") | _FUNCTIONS | {"rfloor", "rceil"}
+_SYMBOL = "x_{"
+_CLOSERS = {"(": ")", "[": "]", "{": "}", "|": "|", "lfloor": "rfloor", "lceil": "rceil"}
 
 
-def parse(text: str) -> Node:
-    """The tree of an expression. Raises Unreadable."""
+class Unreadable(Exception):
+    """The text is not an expression of the kind that is understood."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """Something with a value."""
+
+    latex: str
+    """For the library's reader; never what the model wrote."""
+    has_decimal: bool = False
+    """True when a number was written with a decimal point."""
+    plain: Plain | None = None
+    """The number, where there is no work left in it."""
+
+    @property
+    def has_symbols(self) -> bool:
+        return _SYMBOL in self.latex
+
+
+def read_expression(text: str) -> Expression:
+    """The expression that cleaned text says. Raises Unreadable."""
     if len(text) > MAX_CHARS:
         raise Unreadable(f"{len(text)} characters, at most {MAX_CHARS} are read")
-    parser = _Parser(_tokens(text))
-    node = parser.sum()
-    if parser.tokens[parser.at][0] != "end":
-        raise Unreadable(f"cannot go on at {parser.tokens[parser.at][1]!r}")
-    return node
+    tokens = _tokens(text)
+    has_decimal = any(kind == "number" and not word.isdigit() for kind, word in tokens)
+    return Expression(_Writer(tokens).sequence(""), has_decimal, plain_number(_unbracketed(text)))
+
+
+def scaled(expression: Expression, factor: Fraction) -> Expression:
+    """The expression times a positive number."""
+    if factor == 1:
+        return expression
+    latex = rf"({expression.latex})\cdot \frac{{{factor.numerator}}}{{{factor.denominator}}}"
+    plain = expression.plain and replace(expression.plain, value=expression.plain.value * factor)
+    return replace(expression, latex=latex, plain=plain)
+
+
+def difference(left: Expression, right: Expression) -> Expression:
+    """Left minus right."""
+    return Expression(f"({left.latex})-({right.latex})", left.has_decimal or right.has_decimal)
+
+
+def _unbracketed(text: str) -> str:
+    letters = re.sub(r"\s+", "", text)
+    while letters[:1] + letters[-1:] in ("()", "[]", "{}"):
+        letters = letters[1:-1]
+    return letters
 
 
 def _tokens(text: str) -> list[tuple[str, str]]:
@@ -68,18 +112,14 @@ def _tokens(text: str) -> list[tuple[str, str]]:
     return tokens
 
 
-class _Parser:
-    """Recursive descent over tokens; depth is bounded."""
+class _Writer:
+    """Reads tokens once, from left to right, and writes the library's spelling."""
 
     def __init__(self, tokens: list[tuple[str, str]]) -> None:
         self.tokens = tokens
         self.at = 0
         self.depth = 0
         self.bars = 0
-
-    def peek(self, *signs: str) -> bool:
-        kind, word = self.tokens[self.at]
-        return kind == "sign" and word in signs
 
     def take(self) -> tuple[str, str]:
         token = self.tokens[self.at]
@@ -88,163 +128,170 @@ class _Parser:
         self.at += 1
         return token
 
-    def expect(self, sign: str) -> None:
-        if not self.peek(sign):
-            raise Unreadable(f"{sign!r} is missing")
-        self.at += 1
+    def peek(self) -> str:
+        """The next sign or command; empty before anything else."""
+        kind, word = self.tokens[self.at]
+        return word if kind in ("sign", "command") else ""
 
-    def sum(self) -> Node:
+    def took(self, word: str) -> bool:
+        """Take the next sign or command if it is this one."""
+        is_next = self.peek() == word
+        self.at += is_next
+        return is_next
+
+    @contextmanager
+    def deeper(self) -> Iterator[None]:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise Unreadable(f"nested deeper than {MAX_DEPTH}")
-        terms = [self.product()]
-        while self.peek("+", "-"):
-            negative = self.take()[1] == "-"
-            term = self.product()
-            terms.append(Node("negative", (term,)) if negative else term)
+        yield
         self.depth -= 1
-        return terms[0] if len(terms) == 1 else Node("sum", tuple(terms))
 
-    def product(self, *, implicit_only: bool = False) -> Node:
-        factors = [self.signed()]
+    def sequence(self, closer: str, *, is_argument: bool = False) -> str:
+        """Terms up to the closer, which is taken. The argument of a function without brackets ends at the next sign."""
+        parts: list[str] = []
+        sign = ""
+        while not self.ends(closer, is_argument=is_argument and bool(parts)):
+            if self.peek() in ("+", "-", "*", "/"):
+                word = self.take()[1]
+                if word in "*/" and (sign or not parts):
+                    raise Unreadable(f"{word!r} has nothing before it")
+                sign = _joined_signs(sign, word)
+                continue
+            if not sign and parts and self.tokens[self.at][0] == "number":
+                raise Unreadable("a number stands right behind something else")
+            self.term(parts, sign)
+            sign = ""
+        if sign or not parts:
+            raise Unreadable("it breaks off")
+        self.at += bool(closer)
+        return "".join(parts)
+
+    def ends(self, closer: str, *, is_argument: bool) -> bool:
+        word = self.peek()
+        if self.tokens[self.at][0] == "end":
+            if closer:
+                raise Unreadable(f"{closer!r} is missing")
+            return True
+        return (word != "" and word == closer) or (is_argument and word in _ARGUMENT_ENDS)
+
+    def term(self, parts: list[str], sign: str) -> None:
+        """One factor with its sign, added to the parts; a proper fraction behind a whole number makes it mixed."""
+        is_fraction = self.peek() == "frac"
+        factor = self.power(self.atom())
+        if not sign and parts and is_fraction and _is_mixed(parts[-1], factor):
+            parts[-1] = f"({parts[-1]}+{factor})"
+        else:
+            parts += [sign or (r"\cdot " if parts else ""), factor]
+
+    def power(self, base: str) -> str:
         while True:
-            if self.peek("*") and not implicit_only:
-                self.take()
-                factors.append(self.signed())
-            elif self.peek("/") and not implicit_only:
-                self.take()
-                factors = [Node("quotient", (_product(factors), self.signed()))]
-            elif self.starts_factor() and not (implicit_only and self.at_function()):
-                is_fraction = self.tokens[self.at] == ("command", "frac")
-                factor = self.power()
-                if is_fraction and is_mixed(factors[-1], factor):
-                    factors[-1] = Node("mixed", (factors[-1], factor))
-                else:
-                    factors.append(factor)
+            if self.took("!"):
+                if self.peek() == "!":
+                    raise Unreadable("a double factorial")
+                base = f"{_grouped(base)}!"
+            elif not self.took("^"):
+                return base
+            elif self.took("circ"):
+                base = rf"(({base})\cdot \frac{{\pi}}{{180}})"
             else:
-                return _product(factors)
+                base = f"{_grouped(base)}^{{{self.exponent()}}}"
 
-    def starts_factor(self) -> bool:
-        kind, word = self.tokens[self.at]
-        if kind == "sign":
-            return word in "([{" or (word == "|" and self.bars == 0)
-        return kind not in ("end", "number")
+    def exponent(self) -> str:
+        with self.deeper():
+            sign = ""
+            while self.peek() in ("+", "-"):
+                sign = _joined_signs(sign, self.take()[1])
+            atom = self.atom()
+            return f"{sign}{_grouped(atom)}^{{{self.exponent()}}}" if self.took("^") else sign + atom
 
-    def at_function(self) -> bool:
-        kind, word = self.tokens[self.at]
-        return kind == "command" and word in FUNCTIONS
-
-    def signed(self) -> Node:
-        negative = False
-        while self.peek("+", "-"):
-            negative ^= self.take()[1] == "-"
-        node = self.power()
-        return Node("negative", (node,)) if negative else node
-
-    def power(self) -> Node:
-        node = self.atom()
-        while True:
-            if self.peek("!"):
-                self.take()
-                node = Node("factorial", (node,))
-            elif not self.peek("^"):
-                return node
-            elif self.tokens[self.at + 1] == ("command", "circ"):
-                self.at += 2
-                node = Node("degrees", (node,))
-            else:
-                self.take()
-                node = Node("power", (node, self.exponent()))
-
-    def exponent(self) -> Node:
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            raise Unreadable(f"nested deeper than {MAX_DEPTH}")
-        negative = False
-        while self.peek("+", "-"):
-            negative ^= self.take()[1] == "-"
-        node = self.atom()
-        while self.peek("^"):
-            self.take()
-            node = Node("power", (node, self.exponent()))
-        self.depth -= 1
-        return Node("negative", (node,)) if negative else node
-
-    def atom(self) -> Node:
+    def atom(self) -> str:
         kind, word = self.take()
-        if kind == "number":
-            if self.peek("_"):
-                raise Unreadable("a number in another base")
-            return Node("decimal" if set(word) & set(".eE") else "integer", value=Fraction(word))
-        if kind == "letter":
-            return self.symbol(word)
-        if kind == "text":
-            return Node("symbol", value=re.sub(r"\s+", "", word))
-        if kind == "command":
-            return self.command(word)
-        if word in _CLOSERS:
-            return self.bracketed(word)
+        with self.deeper():
+            if kind == "number":
+                return self.number(word)
+            if kind in ("letter", "text") or word in _GREEK:
+                return self.symbol(re.sub(r"\s+", "", word))
+            if word in _CLOSERS:
+                return self.bracketed(word)
+            if kind == "command":
+                return self.command(word)
         raise Unreadable(f"{word!r} stands where a number should")
 
-    def bracketed(self, opening: str) -> Node:
+    def number(self, word: str) -> str:
+        if self.peek() == "_":
+            raise Unreadable("a number in another base")
+        if word.isdigit():
+            return word.lstrip("0") or "0"
+        plain = plain_number(word)
+        if plain is None:
+            raise Unreadable(f"the number {word[:20]} is too long")
+        return rf"(\frac{{{plain.value.numerator}}}{{{plain.value.denominator}}})"
+
+    def bracketed(self, opening: str) -> str:
         bars, self.bars = self.bars, self.bars + 1 if opening == "|" else 0
-        inner = self.sum()
-        self.expect(_CLOSERS[opening])
+        inner = self.sequence(_CLOSERS[opening])
         self.bars = bars
-        return Node("absolute", (inner,)) if opening == "|" else inner
+        if opening == "|":
+            return f"|({inner})|"
+        return f"\\{opening} {inner}\\{_CLOSERS[opening]} " if opening.isalpha() else f"({inner})"
 
-    def symbol(self, name: str) -> Node:
-        if self.peek("_"):
-            self.take()
-            kind, word = self.take()
-            if (kind, word) == ("sign", "{"):
-                while not self.peek("}"):
-                    word += self.take()[1]
-                self.take()
-                word = word[1:]
-            return Node("symbol", value=f"{name}_{word}")
-        return Node("constant", value=name) if name in ("e", "i") else Node("symbol", value=name)
+    def symbol(self, name: str) -> str:
+        """A constant, or a symbol of a name that tells it from all others and cannot be taken for anything else."""
+        if self.took("_"):
+            word = self.take()[1]
+            while word[0] == "{" and word[-1] != "}":
+                word += self.take()[1]
+            name = f"{name}_{word.strip('{}')}"
+        if name in ("e", "i"):
+            return "I" if name == "i" else "e"
+        return f"{_SYMBOL}{int.from_bytes(name.encode('utf-8', 'surrogatepass'), 'big')}}}"
 
-    def command(self, name: str) -> Node:
+    def command(self, name: str) -> str:
         if name == "pi":
-            return Node("constant", value="pi")
-        if name == "frac":
-            return Node("quotient", (self.argument(), self.argument()))
-        if name == "binom":
-            return Node("binomial", (self.argument(), self.argument()))
+            return r"\pi "
+        if name in ("frac", "binom"):
+            return rf"\{name}{{{self.argument()}}}{{{self.argument()}}}"
         if name == "sqrt":
-            degree = Node("integer", value=Fraction(2))
-            if self.peek("["):
-                degree = self.bracketed(self.take()[1])
-            radicand = self.argument(whole_number=True)
-            return Node("power", (radicand, Node("quotient", (Node("integer", value=Fraction(1)), degree))))
-        if name in FUNCTIONS:
+            root = f"[{self.sequence(']')}]" if self.took("[") else ""
+            return rf"\sqrt{root}{{{self.argument(whole_number=True)}}}"
+        if name in _FUNCTIONS:
             return self.function(name)
-        if name in _GREEK:
-            return self.symbol(name)
         raise Unreadable(f"\\{name} is not known")
 
-    def argument(self, *, whole_number: bool = False) -> Node:
+    def argument(self, *, whole_number: bool = False) -> str:
         """What follows \\frac or \\sqrt: a group, or one sign: \\frac12 has two arguments of one digit."""
         kind, word = self.tokens[self.at]
         if kind == "number" and word.isdigit() and len(word) > 1 and not whole_number:
             self.tokens[self.at] = (kind, word[1:])
-            return Node("integer", value=Fraction(word[0]))
-        return self.atom()
+            return word[0]
+        written = self.atom()
+        return written[1:-1] if (kind, word) == ("sign", "{") else written
 
-    def function(self, name: str) -> Node:
-        base = exponent = None
-        if name == "log" and self.peek("_"):
-            self.take()
-            base = self.argument()
-        if self.peek("^"):
-            self.take()
-            exponent = self.exponent()
-        has_bracket = self.peek("(", "[", "{", "|")
-        inner = self.bracketed(self.take()[1]) if has_bracket else self.product(implicit_only=True)
-        node = Node("function", (inner,) if base is None else (inner, base), name)
-        return node if exponent is None else Node("power", (node, exponent))
+    def function(self, name: str) -> str:
+        base = f"_{{{self.argument()}}}" if name == "log" and self.took("_") else ""
+        exponent = self.exponent() if self.took("^") else ""
+        if exponent in ("-1", "(-1)"):
+            name, exponent = f"arc{name}", ""
+            if name not in _FUNCTIONS:
+                raise Unreadable(f"\\{name} is not known")
+        has_bracket = self.peek() in ("(", "[", "{", "|")
+        inner = self.bracketed(self.take()[1]) if has_bracket else f"({self.sequence('', is_argument=True)})"
+        written = rf"\{name}{base}{inner}"
+        return rf"({written})^{{{exponent}}}" if exponent else written
 
 
-def _product(factors: list[Node]) -> Node:
-    return factors[0] if len(factors) == 1 else Node("product", tuple(factors))
+def _grouped(written: str) -> str:
+    return written if _SIMPLE.fullmatch(written) else f"({written})"
+
+
+def _joined_signs(before: str, sign: str) -> str:
+    """One sign for several: 2 - -3 is 2 + 3, 2 * -3 is 2 times minus one times 3."""
+    if before in ("", "+", "-"):
+        return {"*": r"\cdot ", "/": "/"}.get(sign, "-" if (before == "-") != (sign == "-") else "+")
+    return before + (rf"(-1){before}" if sign == "-" else "")
+
+
+def _is_mixed(whole: str, fraction: str) -> bool:
+    match = re.fullmatch(r"\\frac\{(\d+)\}\{(\d+)\}", fraction)
+    return whole.isdigit() and match is not None and 0 < int(match[1]) < int(match[2])

@@ -14,8 +14,7 @@ from fractions import Fraction
 from typing import Literal
 
 from agentmath.rewards.clean import ROW_END, canonical, unwrap
-from agentmath.rewards.expressions import MAX_CHARS, parse
-from agentmath.rewards.nodes import Node, Unreadable
+from agentmath.rewards.expressions import MAX_CHARS, Expression, Unreadable, difference, read_expression, scaled
 from agentmath.rewards.units import strip_unit
 
 MAX_ITEMS = 64
@@ -32,14 +31,14 @@ class Form:
     text: str
     """Canonical text, for what is compared letter by letter."""
     items: tuple[Form, ...] = ()
-    node: Node | None = None
+    node: Expression | None = None
     """The expression of a number; left side minus right side of an equation or relation."""
     sign: str = ""
     """Brackets of a tuple, "<" or "<=" of a relation."""
     unit: str = ""
     name: str = ""
     """What stood before the equals sign: "x", "f(x)", "|AB|", "(p,q)"."""
-    named_node: Node | None = None
+    named_node: Expression | None = None
     """Name minus value, to compare y = 2x + 3 with equations; of the interval x < 1, x - 1."""
 
 
@@ -146,13 +145,21 @@ def _read_set(text: str, depth: int) -> Form | None:
     member = _MEMBERSHIP.fullmatch(text)
     if member:
         return read(member["set"], depth=depth + 1)
-    if not (text.startswith("\\{") and text.endswith("\\}")):
+    if text.startswith("\\{") and text.endswith("\\}"):
+        inner = text[2:-2]
+    elif _is_bare_set(text):
+        inner = text[1:-1]
+    else:
         return None
-    inner = text[2:-2]
     builder = _BUILDER.fullmatch(inner)
     if builder and _RELATION.search(builder["rule"]):
         return read(builder["rule"], depth=depth + 1)
     return Form("list", canonical(inner), _members(split(inner, ",;"), depth))
+
+
+def _is_bare_set(text: str) -> bool:
+    """True for {4, 5, 6}, which somebody wrote without the backslashes."""
+    return text.startswith("{") and text.endswith("}") and "{" not in text[1:] and "," in text
 
 
 def _read_union(text: str, depth: int) -> Form | None:
@@ -190,15 +197,15 @@ def _interval(sides: list[str], signs: list[str], depth: int) -> Form | None:
     else:
         return None
     items = tuple(read(end, depth=depth + 1) for end in ends)
-    if any(item.node is not None and item.node.symbols for item in items):
+    if any(item.node is not None and item.node.has_symbols for item in items):
         return None
     brackets = ("(" if signs[0] == "<" else "[") + (")" if signs[1] == "<" else "]")
     return Form("tuple", f"{brackets[0]}{items[0].text},{items[1].text}{brackets[1]}", items, sign=brackets)
 
 
-def _difference(left: str, right: str) -> Node | None:
+def _difference(left: str, right: str) -> Expression | None:
     try:
-        return Node("sum", (parse(left), Node("negative", (parse(right),))))
+        return difference(read_expression(left), read_expression(right))
     except Unreadable:
         return None
 
@@ -212,14 +219,14 @@ def _read_equation(text: str, depth: int) -> Form | None:
     value = read(last, depth=depth + 1)
     if _NAME.fullmatch(first) and not _is_constant(first):
         return replace(value, name=first, named_node=_difference(members[0], last))
-    if _is_constant(members[0]) and value.node is not None and not value.node.symbols:
+    if _is_constant(members[0]) and value.node is not None and not value.node.has_symbols:
         return value
     return Form("equation", canonical(text), node=_difference(members[0], last))
 
 
 def _is_constant(text: str) -> bool:
     try:
-        return not parse(text).symbols
+        return not read_expression(text).has_symbols
     except Unreadable:
         return False
 
@@ -249,15 +256,7 @@ def _read_number(text: str) -> Form:
         letters = re.sub(r"\A\(([A-Za-z])\)\Z", r"\1", letters)
         return Form("words", letters)
     try:
-        node = parse(bare)
+        node = read_expression(bare)
     except Unreadable:
         return Form("words", canonical(text).removeprefix("+"))
-    if stripped.scale != 1:
-        node = _scaled(node, stripped.scale)
-    return Form("number", letters, node=node, unit=stripped.unit)
-
-
-def _scaled(node: Node, scale: int) -> Node:
-    if isinstance(node.value, Fraction):
-        return Node(node.kind, value=node.value * scale)
-    return Node("product", (node, Node("integer", value=Fraction(scale))))
+    return Form("number", letters, node=scaled(node, Fraction(stripped.scale)), unit=stripped.unit)

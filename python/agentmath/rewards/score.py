@@ -6,34 +6,43 @@ beside it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 from agentmath.config.reward import RewardSection
-from agentmath.core.types import INFRASTRUCTURE_ENDS, Group, Reward, Trajectory
-from agentmath.rewards.answer import grade
+from agentmath.core.types import INFRASTRUCTURE_ENDS, Group, Reward, StopReason, Trajectory
+from agentmath.rewards.answer import Verdict
+from agentmath.rewards.grader import Grader, Question
 
 
-def score(groups: Iterable[Group], section: RewardSection, model_text: Callable[[Trajectory], str]) -> None:
+def score(
+    groups: Sequence[Group], section: RewardSection, model_text: Callable[[Trajectory], str], grader: Grader
+) -> None:
     """Set the reward of every finished trajectory; None for the unfinished and for failures of the infrastructure.
 
-    model_text gives what the model itself wrote, outside of programs and tool output.
+    A grader that fails is such a failure: the trajectory ends with stop reason ERROR and is dropped and counted with
+    the others. model_text gives what the model itself wrote, outside of programs and tool output.
     """
-    for group in groups:
-        for trajectory in group.trajectories:
-            if trajectory.is_finished and trajectory.stop_reason not in INFRASTRUCTURE_ENDS:
-                trajectory.reward = reward_of(trajectory, section, model_text(trajectory))
-            else:
-                trajectory.reward = None
+    finished: list[Trajectory] = []
+    for trajectory in (t for group in groups for t in group.trajectories):
+        trajectory.reward = None
+        if trajectory.is_finished and trajectory.stop_reason not in INFRASTRUCTURE_ENDS:
+            finished.append(trajectory)
+    questions = (Question(gold=t.task.answer, prediction=model_text(t)) for t in finished)
+    for trajectory, verdict in zip(finished, grader.grade_many(questions), strict=True):
+        if verdict.error is None:
+            trajectory.reward = reward_of(trajectory, section, verdict)
+        else:
+            trajectory.stop_reason, trajectory.error = StopReason.ERROR, f"grading: {verdict.error}"
 
 
-def reward_of(trajectory: Trajectory, section: RewardSection, text: str) -> Reward:
+def reward_of(trajectory: Trajectory, section: RewardSection, verdict: Verdict) -> Reward:
     """Parts: "accuracy" 0 or 1, "tool" what the calls earned, "num_tool_calls" N, which is no part of the total."""
-    verdict = grade(trajectory.task.answer, text)
+    accuracy = float(verdict.match is True)
     num_calls = trajectory.num_tool_calls
-    tool = tool_reward(num_calls, section) if verdict.score == 1 else 0.0
+    tool = tool_reward(num_calls, section) if verdict.match else 0.0
     return Reward(
-        total=verdict.score + tool,
-        parts={"accuracy": float(verdict.score), "tool": tool, "num_tool_calls": float(num_calls)},
+        total=accuracy + tool,
+        parts={"accuracy": accuracy, "tool": tool, "num_tool_calls": float(num_calls)},
         extracted=verdict.extracted,
         rule=verdict.rule,
     )

@@ -13,6 +13,8 @@ _CURRENCY_NAMES = {"\u20ac": "euro", "\u00a3": "pound", "\\pounds": "pound", "\u
 _CURRENCY_BEHIND = re.compile(r"(?P<head>.*\d)\s*(?P<mark>\\?\$|[\u20ac\u00a3\u00a5\u20b9])", re.DOTALL)
 _PERCENT = re.compile(r"(?P<head>.*[\d})])\s*(?:%|percent|pct|\\text\{\s*(?:%|percent|pct)\s*\})", re.DOTALL)
 _DEGREES = re.compile(r"(?P<head>.*[\d})])\s*\^\s*\\circ(?:\s*[CF])?", re.DOTALL)
+_CIRCULAR = re.compile(r"sin|cos|tan|sec|csc|cot")
+"""The sine of 30 degrees is no number of degrees."""
 _WRAPPED = re.compile(
     r"(?P<head>.*[\d})!])\s*\\text\s*\{(?P<unit>[^{}]*)\}\s*(?P<power>\^\s*\{?\s*\d\s*\}?)?", re.DOTALL
 )
@@ -85,7 +87,7 @@ def strip_unit(text: str) -> Stripped:
 def _strip_behind(text: str) -> tuple[str, str]:
     for pattern, name in ((_PERCENT, "percent"), (_DEGREES, "degree")):
         match = pattern.fullmatch(text)
-        if match:
+        if match and not (name == "degree" and _CIRCULAR.search(match["head"])):
             return match["head"], name
     match = _CURRENCY_BEHIND.fullmatch(text)
     if match:

@@ -25,12 +25,16 @@ from agentmath.core.types import (
     SpanKind,
     StopReason,
     Tokens,
+    ToolCall,
     ToolResult,
+    ToolStatus,
     Trajectory,
     Turn,
 )
 
-MAX_EMPTY_BLOCKS_IN_A_ROW = 3
+MAX_PAUSES_IN_A_ROW = 16
+"""Stops at marks that turn out to mean nothing, as in a string of a program; then the model speaks on to its end, as
+each pause reads the whole turn again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,8 +60,10 @@ class Pass:
     tool_session: str | None = None
     num_sampled_tokens: int = 0
     num_tool_calls: int = 0
-    num_empty_blocks: int = 0
-    """Empty code blocks in a row."""
+    num_invalid_calls: int = 0
+    """Calls in a row that could not be run."""
+    num_pauses: int = 0
+    """Stops in a row at which nothing was to be done."""
 
 
 def request_seed(stage: Stage, trajectory: Trajectory) -> int:
@@ -113,19 +119,28 @@ async def run_all(trajectories: Sequence[Trajectory], stage: Stage, *, step: int
         ) from error
 
 
-async def _open_tool(trajectory: Trajectory, tool: Tool, state: Pass) -> str:
+async def _open_tool(trajectory: Trajectory, tool: Tool, state: Pass) -> None:
     """A session in which the programs of earlier passes were run again, so that their variables are there."""
-    session = state.tool_session = await tool.open()
+    state.tool_session = await tool.open()
     for turn in trajectory.turns:
         if turn.call is not None and turn.result is not None:
-            _demand_run(await tool.run(turn.call, session))
-    return session
+            await _run(turn.call, tool, state)
 
 
-def _demand_run(result: ToolResult) -> None:
-    """Raise SandboxError when the sandbox, not the program, failed."""
+async def _run(call: ToolCall, tool: Tool, state: Pass) -> ToolResult:
+    """Run one call; a session that an earlier program ended is replaced by a fresh one, without its variables.
+
+    Raises SandboxError when the sandbox, not the program, failed.
+    """
+    assert state.tool_session is not None
+    result = await tool.run(call, state.tool_session)
+    if result.status is ToolStatus.SESSION_LOST:
+        await tool.close(state.tool_session)
+        state.tool_session = await tool.open()
+        result = await tool.run(call, state.tool_session)
     if result.is_infrastructure_failure:
         raise SandboxError(f"a tool call ended with {result.status.value}: {result.error or 'no detail given'}")
+    return result
 
 
 async def _take_turn(trajectory: Trajectory, stage: Stage, state: Pass) -> None:
@@ -139,7 +154,7 @@ async def _take_turn(trajectory: Trajectory, stage: Stage, state: Pass) -> None:
     sampling = Sampling(
         max_new_tokens=pass_room,
         temperature=stage.temperature,
-        stop=stage.agent.stop,
+        stop=stage.agent.stop if state.num_pauses < MAX_PAUSES_IN_A_ROW else (),
         seed=request_seed(stage, trajectory),
     )
     completion = await stage.engine.generate(context.ids.tolist(), sampling, session=state.session)
@@ -149,6 +164,8 @@ async def _take_turn(trajectory: Trajectory, stage: Stage, state: Pass) -> None:
         context = trajectory.tokens
     action = stage.agent.read(context, completion)
     stop = action.stop_reason
+    is_pause = action.call is None and action.notice is None and stop is None
+    state.num_pauses = state.num_pauses + 1 if is_pause else 0
     if stop is StopReason.LENGTH and pass_room < room:
         stop = StopReason.SEGMENT
     if action.call is not None and trajectory.num_tool_calls >= stage.section.max_tool_calls:
@@ -156,7 +173,7 @@ async def _take_turn(trajectory: Trajectory, stage: Stage, state: Pass) -> None:
     result = await _execute(action, trajectory, stage, state) if action.call is not None and stop is None else None
     turn_stop = stop or completion.stop_reason
     trajectory.turns.append(_turn(stage.agent, action, result, turn_stop))
-    trajectory.stop_reason = stop or _after_notice(action, state)
+    trajectory.stop_reason = stop or _after_notice(action, stage.section, state)
 
 
 def _room(trajectory: Trajectory, section: RolloutSection, num_context_tokens: int) -> int:
@@ -196,9 +213,9 @@ def _join(cut: Turn, completion: Completion) -> Completion:
 
 async def _execute(action: Action, trajectory: Trajectory, stage: Stage, state: Pass) -> ToolResult:
     assert action.call is not None
-    session = state.tool_session or await _open_tool(trajectory, stage.tool, state)
-    result = await stage.tool.run(action.call, session)
-    _demand_run(result)
+    if state.tool_session is None:
+        await _open_tool(trajectory, stage.tool, state)
+    result = await _run(action.call, stage.tool, state)
     state.num_tool_calls += 1
     return result
 
@@ -213,10 +230,11 @@ def _turn(agent: Agent, action: Action, result: ToolResult | None, stop_reason: 
         stop_reason=stop_reason,
         call=action.call,
         result=result,
+        faults=action.faults,
     )
 
 
-def _after_notice(action: Action, state: Pass) -> StopReason | None:
-    """End a trajectory that writes nothing but empty code blocks."""
-    state.num_empty_blocks = state.num_empty_blocks + 1 if action.notice is not None else 0
-    return StopReason.INVALID_LIMIT if state.num_empty_blocks >= MAX_EMPTY_BLOCKS_IN_A_ROW else None
+def _after_notice(action: Action, section: RolloutSection, state: Pass) -> StopReason | None:
+    """End a trajectory that writes nothing but calls that cannot be run."""
+    state.num_invalid_calls = state.num_invalid_calls + 1 if action.notice is not None else 0
+    return StopReason.INVALID_LIMIT if state.num_invalid_calls >= section.max_invalid_calls else None

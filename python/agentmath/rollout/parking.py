@@ -118,6 +118,7 @@ class _Writer:
             "stop_reason": turn.stop_reason,
             "call": None if turn.call is None else asdict(turn.call),
             "result": None if turn.result is None else asdict(turn.result),
+            "faults": turn.faults,
         }
 
     def stretch(self, tokens: Tokens) -> int:
@@ -160,6 +161,7 @@ class _Reader:
             stop_reason=StopReason(record["stop_reason"]),
             call=None if record["call"] is None else ToolCall(**record["call"]),
             result=None if record["result"] is None else _result(record["result"]),
+            faults=tuple(record.get("faults", ())),
         )
 
     def stretch(self, num_tokens: int) -> Tokens:

@@ -9,7 +9,8 @@
     zygote processes          boot.py       their entry point
                               zygote.py     loads libraries, then forks hardened children; never sees code or output
                               isolation.py  enters the layers that this machine allows
-                              csrc/sandbox  zygote (fork and reap), harden, policy, landlock, namespaces, scratch
+                              semaphores.py multiprocessing's, for threads alone
+                              csrc/sandbox  zygote (fork, reap), harden, policy, landlock, namespaces, cgroup, scratch
     one process per snippet   runner.py     runs blocks of code
     or session                csrc/sandbox  frame: the commands and reports between it and the supervisor
 

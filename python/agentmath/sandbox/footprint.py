@@ -37,8 +37,8 @@ def median_known(sizes: list[float | None]) -> float | None:
     return statistics.median(known) if known else None
 
 
-def descendants(pid: int) -> set[int]:
-    """Pids of the living children of pid, of their children, and so on."""
+def children_by_parent(*, with_zombies: bool = False) -> dict[int, list[int]]:
+    """Pids of the children of every process on this machine."""
     children: dict[int, list[int]] = defaultdict(list)
     for entry in _PROC.iterdir():
         if not entry.name.isdigit():
@@ -47,8 +47,14 @@ def descendants(pid: int) -> set[int]:
             fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
         except OSError:
             continue
-        if len(fields) > 1 and fields[0] != "Z":
+        if len(fields) > 1 and (with_zombies or fields[0] != "Z"):
             children[int(fields[1])].append(int(entry.name))
+    return children
+
+
+def descendants(pid: int, *, with_zombies: bool = False) -> set[int]:
+    """Pids of the living children of pid, of their children, and so on."""
+    children = children_by_parent(with_zombies=with_zombies)
     found: set[int] = set()
     frontier = [pid]
     while frontier:

@@ -13,6 +13,7 @@ SLOT_UID = 65534
 SCRATCH_PREFIX = "agentmath-sandbox-"
 _SCRATCH_PLACES = ("/mnt", "/srv", "/media", "/opt", "/home")
 _TEMPORARY_PLACES = ("/tmp", "/var/tmp", "/dev/shm")
+_SWITCHED_OFF = "switched off"
 
 Row = tuple[str, bool, str]
 
@@ -25,18 +26,25 @@ class Isolation:
         """(layer, in force, why not)."""
         self.scratch_base = ""
         """Folder that holds the children's scratch folders."""
+        self.cgroup: Any = None
+        """core.Cgroup that this process is in, if any."""
 
     def has(self, layer: str) -> bool:
         return any(name == layer and in_force for name, in_force, _ in self.rows)
 
 
-def enter(core: Any, *, without: frozenset[str], needed_paths: list[str]) -> Isolation:
+def enter(core: Any, *, without: frozenset[str], needed_paths: list[str], trainer_pid: int) -> Isolation:
     """Try all layers, enter those that belong to the zygote, and say what children will be under.
 
-    core: the compiled sandbox module. needed_paths: what an unprivileged uid must be able to read. Raises RuntimeError
-    when a layer that was available cannot be entered.
+    core: the compiled sandbox module. needed_paths: what an unprivileged uid must be able to read. trainer_pid: whom
+    the control group is named after. Raises RuntimeError when a layer that was available cannot be entered.
     """
     isolation = Isolation()
+    if "cgroup" not in without:
+        isolation.cgroup, why_not = _enter_cgroup(core, trainer_pid)
+        isolation.rows.append(("cgroup", not why_not, why_not))
+    else:
+        isolation.rows.append(("cgroup", False, _SWITCHED_OFF))
     uid_drop: Row = core.probe_uid_drop(SLOT_UID, needed_paths)
     isolation.rows.append(_switched(uid_drop, without))
     if isolation.has("uid_drop"):
@@ -46,7 +54,6 @@ def enter(core: Any, *, without: frozenset[str], needed_paths: list[str]) -> Iso
     if place is None:
         probed = [_without_place(row) if row[0] == "mount_namespace" else row for row in probed]
     isolation.rows.extend(_switched(row, without) for row in probed)
-    _prefer_victim()
     core.enter_namespaces({name for name, in_force, _ in isolation.rows if in_force})
     if isolation.has("mount_namespace") and place is not None:
         core.close_mounts(place)
@@ -56,8 +63,16 @@ def enter(core: Any, *, without: frozenset[str], needed_paths: list[str]) -> Iso
     return isolation
 
 
+def _enter_cgroup(core: Any, trainer_pid: int) -> tuple[Any, str]:
+    """The group, or why there is none. As long as there still is the privilege to make one."""
+    try:
+        return core.enter_cgroup(trainer_pid), ""
+    except RuntimeError as error:
+        return None, str(error)
+
+
 def _switched(row: Row, without: frozenset[str]) -> Row:
-    return (row[0], False, "switched off") if row[0] in without else row
+    return (row[0], False, _SWITCHED_OFF) if row[0] in without else row
 
 
 def _without_place(row: Row) -> Row:
@@ -83,12 +98,3 @@ def _temporary_folder() -> str:
             continue
         return path
     raise RuntimeError(f"no folder for scratch files can be made in {', '.join(_TEMPORARY_PLACES)}")
-
-
-def _prefer_victim() -> None:
-    """When memory runs out the kernel should take a snippet, not the trainer."""
-    try:
-        with open("/proc/self/oom_score_adj", "w") as file:
-            file.write("800")
-    except OSError:
-        return

@@ -27,6 +27,7 @@ class Layer:
 LEAVES_OPEN = {
     "no_new_privs": "setuid programs could give privileges back",
     "rlimits": "memory, CPU time, file sizes and threads are unbounded",
+    "cgroup": "what all snippets together take of memory and process numbers, up to all that the machine has",
     "seccomp": "processes, sockets and every system call of the kernel",
     "landlock": "every file this user may read or write, where file permissions and read-only mounts do not stop it",
     "uid_drop": "files and processes that belong to this uid",
@@ -39,7 +40,7 @@ LEAVES_OPEN = {
 }
 """By layer, in the order of the report."""
 
-SWITCHED_OFF_WHEN_TRUSTED = frozenset(LEAVES_OPEN) - {"no_new_privs", "rlimits"}
+SWITCHED_OFF_WHEN_TRUSTED = frozenset(LEAVES_OPEN) - {"no_new_privs", "rlimits", "cgroup"}
 
 _STRICT = ("no_new_privs", "rlimits", "seccomp", "landlock")
 

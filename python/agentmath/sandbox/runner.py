@@ -59,6 +59,7 @@ def serve(channel: int, encode_report: EncodeReport) -> NoReturn:
             sys.stdin = input_stream(stdin)
         if is_seeded:
             _seed(seed)
+        _reopen_outputs()
         end = run_block(code, namespace=module.__dict__, name=f"<snippet {sequence}>")
         if is_final:
             end = _finish_interpreter(end)
@@ -176,13 +177,31 @@ def _print_error(text: str) -> None:
 
 
 def _flush() -> None:
-    streams = [sys.stdout, sys.stderr]
-    streams += [own for own, shown in ((sys.__stdout__, sys.stdout), (sys.__stderr__, sys.stderr)) if own is not shown]
+    names = ("stdout", "__stdout__", "stderr", "__stderr__")
+    streams = {id(stream): stream for stream in (getattr(sys, name, None) for name in names)}.values()
     for stream in streams:
         try:
             stream.flush()  # type: ignore[union-attr]
         except BaseException:  # model code may have put anything there
             continue
+
+
+def _reopen_outputs() -> None:
+    """A block that closed an output keeps it from itself, not from the next one."""
+    for name, fd in (("stdout", 1), ("stderr", 2)):
+        stream = getattr(sys, name, None)
+        try:
+            is_gone = stream is None or stream.closed
+        except BaseException:  # model code may have put anything there
+            continue
+        if is_gone:
+            setattr(sys, name, output_stream(fd))
+
+
+def output_stream(fd: int) -> io.TextIOWrapper:
+    """Line-buffered, so that what was printed before a kill is not lost; closing it leaves the descriptor open."""
+    buffered = io.BufferedWriter(io.FileIO(fd, "w", closefd=False))
+    return io.TextIOWrapper(buffered, encoding="utf-8", errors="backslashreplace", line_buffering=True)
 
 
 def input_stream(data: bytes) -> io.TextIOWrapper:

@@ -9,14 +9,13 @@ import _sitebuiltins
 import atexit
 import builtins
 import gc
-import io
 import json
 import os
 import socket
 import sys
 from typing import Any, NoReturn
 
-from agentmath.sandbox import isolation, runner
+from agentmath.sandbox import isolation, runner, semaphores
 from agentmath.sandbox.identity import describe_python
 
 _ENVIRONMENT = {
@@ -61,20 +60,28 @@ def _prepare(core: Any, setup: dict[str, Any]) -> tuple[isolation.Isolation, dic
         raise RuntimeError(f"another Python was started, {found}, than the one that asked for it, {setup['python']}")
     trainer = _watch(setup["trainer_pid"])
     statm = os.open("/proc/self/statm", os.O_RDONLY)
+    oom_score = _open_oom_score()
     os.environ.clear()
     os.environ.update(_ENVIRONMENT)
     for name in (*_WARM_MODULES, *setup["preload"]):
         __import__(name)
     _warm_libraries()
-    entered = isolation.enter(core, without=frozenset(setup["without"]), needed_paths=setup["needed_paths"])
+    entered = isolation.enter(
+        core,
+        without=frozenset(setup["without"]),
+        needed_paths=setup["needed_paths"],
+        trainer_pid=setup["trainer_pid"],
+    )
     core.hide_memory()
     _furnish()
+    if entered.has("seccomp"):  # so no snippet can have a second process
+        semaphores.install()
     atexit._clear()  # what imports registered is not for children, which leave as an interpreter would
     gc.collect()
     gc.freeze()
     layers = {name for name, in_force, _ in entered.rows if in_force}
-    settings = {"trainer": trainer, "statm": statm, "layers": layers, "scratch_base": entered.scratch_base}
-    return entered, settings | {"readable": setup["readable"]}
+    settings = {"trainer": trainer, "statm": statm, "oom_score": oom_score, "cgroup": entered.cgroup, "layers": layers}
+    return entered, settings | {"scratch_base": entered.scratch_base, "readable": setup["readable"]}
 
 
 def _watch(trainer_pid: int) -> int:
@@ -84,6 +91,14 @@ def _watch(trainer_pid: int) -> int:
         raise RuntimeError("the trainer is gone")
     try:
         return os.pidfd_open(trainer_pid)
+    except OSError:
+        return -1
+
+
+def _open_oom_score() -> int:
+    """A descriptor, -1 where there is none; /proc is hidden later."""
+    try:
+        return os.open("/proc/self/oom_score_adj", os.O_RDWR)
     except OSError:
         return -1
 
@@ -106,18 +121,12 @@ def _warm_libraries() -> None:
 def _furnish() -> None:
     """Set what children find, here and not in each of them, since every page that a child changes is copied for it."""
     sys.stdin = sys.__stdin__ = runner.input_stream(b"")  # type: ignore[misc]
-    sys.stdout = sys.__stdout__ = _output_stream(1)  # type: ignore[misc]
-    sys.stderr = sys.__stderr__ = _output_stream(2)  # type: ignore[misc]
+    sys.stdout = sys.__stdout__ = runner.output_stream(1)  # type: ignore[misc]
+    sys.stderr = sys.__stderr__ = runner.output_stream(2)  # type: ignore[misc]
     sys.argv = [""]
     # The interpreter was started without the site module, which gives these names.
     builtins.exit = builtins.quit = sys.exit
     builtins.help = _sitebuiltins._Helper()
-
-
-def _output_stream(fd: int) -> io.TextIOWrapper:
-    """Line-buffered, so that what was printed before a kill is not lost."""
-    buffered = io.BufferedWriter(io.FileIO(fd, "w", closefd=False))
-    return io.TextIOWrapper(buffered, encoding="utf-8", errors="backslashreplace", line_buffering=True)
 
 
 def _reseed() -> None:

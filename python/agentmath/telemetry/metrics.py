@@ -44,7 +44,9 @@ def group_metrics(groups: Sequence[Group]) -> dict[str, float]:
     metrics["segments"] = float(np.mean([len(t.segments) for t in scored]))
     metrics["truncated"] = float(np.mean([t.stop_reason in TRUNCATED for t in scored]))
     stops = Counter(t.stop_reason.value for t in scored if t.stop_reason is not None)
-    return metrics | {f"stop/{reason}": count / len(scored) for reason, count in sorted(stops.items())}
+    faults = Counter(fault for t in scored for fault in set(t.faults))
+    named = {**{f"stop/{name}": n for name, n in stops.items()}, **{f"fault/{name}": n for name, n in faults.items()}}
+    return metrics | {name: count / len(scored) for name, count in sorted(named.items())}
 
 
 def _reward_metrics(scored: Sequence[Trajectory]) -> dict[str, float]:

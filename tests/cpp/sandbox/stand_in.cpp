@@ -7,9 +7,12 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <random>
 #include <string>
+#include <vector>
 
 #include "sandbox/frame.h"
+#include "sandbox/fuzz.h"
 #include "sandbox/messages.h"
 #include "sandbox/zygote.h"
 
@@ -41,6 +44,20 @@ void Say(int fd, const std::string& text) {
   if (write(fd, text.data(), text.size()) < 0) _exit(99);
 }
 
+// Reports that are nearly right, in pieces, before the true one.
+void Babble(const std::string& seed, const Report& own) {
+  std::mt19937 random(static_cast<unsigned>(std::atoi(seed.c_str())));
+  const std::vector<std::string> others = fuzz::ReportSeeds();
+  const std::size_t count = random() % 4;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::string bytes = fuzz::Mutate(EncodeReport(own), others, &random);
+    const std::size_t cut = random() % (bytes.size() + 1);
+    Say(agentmath::sandbox::kChannel, bytes.substr(0, cut));
+    Say(agentmath::sandbox::kChannel, bytes.substr(cut));
+  }
+  if (random() % 4 == 0) _exit(static_cast<int>(random() % 256));
+}
+
 // `remembered` lives as long as the process: a session's state.
 void Obey(const std::string& code, const std::string& input, std::string* remembered,
           Report* report) {
@@ -68,6 +85,8 @@ void Obey(const std::string& code, const std::string& input, std::string* rememb
     usleep(static_cast<useconds_t>(1e6 * std::atof(rest.c_str())));
   } else if (word == "flood") {
     for (;;) Say(1, std::string(1000, 'x'));
+  } else if (word == "babble") {
+    Babble(rest, *report);
   } else if (word == "junk") {
     Say(agentmath::sandbox::kChannel, std::string(100, '\xFF'));
   }
@@ -87,6 +106,19 @@ void Obey(const std::string& code, const std::string& input, std::string* rememb
   }
 }
 
+// A second voice at the zygote's end of the socket, which says what is nearly right.
+void StartSecondVoice() {
+  if (fork() != 0) return;
+  std::mt19937 random(7);
+  const std::vector<std::string> seeds = fuzz::NoticeSeeds();
+  for (int i = 0; i < 2000; ++i) {
+    const std::string bytes = fuzz::Mutate(seeds[random() % seeds.size()], seeds, &random);
+    if (send(agentmath::sandbox::kChannel, bytes.data(), bytes.size(), MSG_NOSIGNAL) < 0) break;
+    usleep(500);
+  }
+  _exit(0);
+}
+
 }  // namespace
 
 void RunZygote() {
@@ -104,6 +136,7 @@ void RunZygote() {
   settings.statm = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
   settings.scratch.base = folder;
   Say(agentmath::sandbox::kChannel, "R" + std::string(folder) + "\n" + setup);
+  if (std::strcmp(setup, "babble") == 0) StartSecondVoice();
   const bool is_child = ServeZygote(settings, {[] {}, [] {}});
   if (is_child) RunChild();
   _exit(0);

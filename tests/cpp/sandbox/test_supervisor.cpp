@@ -259,3 +259,34 @@ TEST(many_callers_get_their_own_answers) {
   for (std::thread& caller : callers) caller.join();
   CHECK_EQUAL(num_right.load(), 200);
 }
+
+TEST(children_that_send_nonsense_harm_nobody_but_themselves) {
+  Supervisor supervisor(Settings());
+  Bounds hasty = Usual();
+  hasty.wall_seconds = 0.5;
+  int num_refused = 0;
+  for (int i = 0; i < 200; ++i) {
+    const std::uint64_t session = i % 2 == 0 ? 0 : Post(&supervisor, Want::kOpenSession);
+    const std::uint64_t babble = Submit(&supervisor, "babble " + std::to_string(i), session, hasty);
+    CHECK_EQUAL(Run(&supervisor, "say " + std::to_string(i)).out, std::to_string(i));
+    const Result result = Wait(&supervisor, babble);
+    CHECK(result.event == Event::kBlockEnded);
+    CHECK(StatusOf(result) != "sandbox_error");
+    num_refused += StatusOf(result) == "protocol_error";
+  }
+  CHECK(num_refused > 20);
+  CHECK(num_refused < 200);
+}
+
+TEST(a_zygote_that_sends_nonsense_between_its_notices_is_survived) {
+  Supervisor supervisor(Settings("babble"));
+  Bounds hasty = Usual();
+  hasty.wall_seconds = 2;
+  int num_well = 0;
+  for (int i = 0; i < 150; ++i) {
+    const Result result = Run(&supervisor, "say x", 0, hasty);
+    CHECK(result.event == Event::kBlockEnded);
+    num_well += result.out == "x";
+  }
+  CHECK(num_well > 75);
+}

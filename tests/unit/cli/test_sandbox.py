@@ -152,7 +152,8 @@ def test_modules_are_preloaded_by_name(save: Save, capsys: Capture) -> None:
 
 def test_trusted_runs_with_limits_only(save: Save, capsys: Capture) -> None:
     assert exit_code("run", save("1"), "--mode", "trusted", "--json") == 0
-    assert json_lines(capsys)[0]["layers"] == ["no_new_privs", "rlimits"]
+    layers = set(json_lines(capsys)[0]["layers"])
+    assert {"no_new_privs", "rlimits"} <= layers <= {"no_new_privs", "rlimits", "cgroup"}
 
 
 @pytest.mark.usefixtures("never_opened")
@@ -160,7 +161,7 @@ def test_trusted_runs_with_limits_only(save: Save, capsys: Capture) -> None:
     ("flags", "said"),
     [
         (["--cpu-seconds", "0"], "--cpu-seconds 0.0: must be a number, greater than 0"),
-        (["--wall-seconds", "nan"], "--wall-seconds nan: must be"),
+        (["--wall-seconds", "nan"], "--wall-seconds nan: must be a finite number"),
         (["--memory-bytes", "0"], "--memory-bytes 0: must be a whole number, at least 16777216"),
         (["--file-bytes", "-1"], "--file-bytes -1: must be a whole number, at least 0"),
         (["--output-bytes", "64KiB"], "--output-bytes"),

@@ -63,6 +63,10 @@ def test_shipped_recipes_fail_only_for_files_that_the_user_must_give() -> None:
         (["--data.arithmetic.max_tasks=0"], "has no problems: give --data.arithmetic.max_tasks N"),
         (["--data.arithmetic.role=eval"], "no data source is trained on"),
         (["--data.arithmetic.kind=svamp"], "has no file: give --data.arithmetic.path FILE"),
+        (["--data.arithmetic.kind=reasoning_gym"], "names no dataset: give --data.arithmetic.dataset, e.g. chain_sum"),
+        (["--data.arithmetic.kind=word_problem", "--data.arithmetic.steps=[0, 2]"], "word problems have 1 to 8 steps"),
+        (["--data.arithmetic.difficulty=[1.0]"], "difficulty = [1.0]: give [low, high]"),
+        (["--data.arithmetic.difficulty=[2.0, 1.0]"], "difficulty = [2.0, 1.0]: give [low, high]"),
         (["--data.arithmetic.name=a b"], "use letters, digits, dots, - and _ only"),
     ],
 )
@@ -103,6 +107,9 @@ def test_supervised_training_from_a_file_needs_no_source() -> None:
     [
         (["--model.path=x"], "model.max_context_tokens has no effect: model.path brings sizes of its own"),
         (["--data.arithmetic.path=x"], "data.arithmetic.path has no effect: problems are generated"),
+        (["--data.arithmetic.bad_rows=skip"], "data.arithmetic.bad_rows has no effect: problems are generated"),
+        (["--data.arithmetic.steps=[2]"], "data.arithmetic.steps has no effect: kind arithmetic does not know them"),
+        (["--data.arithmetic.dataset=gcd"], "data.arithmetic.dataset has no effect: kind arithmetic"),
         (["--data.arithmetic.role=train"], "data.arithmetic.held_out has no effect: role train splits nothing off"),
         (["--data.arithmetic.held_out=0"], "accuracy will not be measured"),
         (["--rollout.max_segments=2"], "rollout.max_segments has no effect"),

@@ -167,7 +167,7 @@ def test_what_is_unknown_is_named_with_the_nearest_valid_key(tmp_path: Path, tex
         ("[prompt]\nchat = 1", "prompt.chat = 1: must be true or false"),
         ('[model]\ndtype = "half"', 'model.dtype = "half": must be one of "float32", "bfloat16"'),
         ("[run]\nname = 2024-01-01", "run.name = 2024-01-01: must be text"),
-        ("[algorithm]\nclip_low = 1", "algorithm.clip_low = 1: must be a number, at least 0, less than 1"),
+        ("[algorithm]\nclip_low = 2", "algorithm.clip_low = 2: must be a number, at least 0, at most 1"),
         ("[[data]]\ndigits = 2", "data.0 lacks name: it must be text"),
         ('[[data]]\nname = "a"\ndigits = 0', "data.a.digits = 0: must be a whole number, at least 1, at most 9"),
     ],

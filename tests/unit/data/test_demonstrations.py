@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,8 +12,9 @@ from agentmath.config.data import DataSection
 from agentmath.core.errors import DataError
 from agentmath.core.types import Task
 from agentmath.data.demonstrations import USE_HEAD, USE_TOOL, demonstrations, program_of
-from agentmath.data.generators import arithmetic
+from agentmath.data.generators import arithmetic, two_step
 from agentmath.data.sources import load_source
+from agentmath.formats.dialects import DIALECTS
 
 TASK = Task(id="1", question="76 dollars, 25 off. How much?", answer="51", solution="( 76.0 - 25.0 )")
 TASKS = arithmetic(40, 2, 0)
@@ -72,7 +74,37 @@ def test_tasks_without_a_program_are_left_out_and_none_at_all_is_an_error() -> N
 
 def test_nearly_all_of_svamp_becomes_demonstrations_of_one_short_line(real_file: Callable[[str], Path]) -> None:
     section = DataSection(name="svamp", kind="svamp", path=str(real_file("svamp.jsonl")))
-    found = demonstrations(load_source(section, seed=0), tool_share=1.0, seed=0)
+    found = demonstrations(load_source(section, seed=0).tasks, tool_share=1.0, seed=0)
     assert len(found) >= 995
     assert all(d.turns[1] == f"\\boxed{{{d.task.answer}}}" for d in found)
     assert max(len(d.turns[0]) for d in found) < 100
+
+
+@pytest.mark.parametrize(
+    ("make", "explain", "digest"),
+    [
+        (arithmetic, False, "d51b791317f2708d9febd8dc5c56e410ee1a8ed6bb91397b351b7b44ffe38854"),
+        (arithmetic, True, "0d76f7910e05fd9e4e1ed7f0ab11fecfa4c214339f2893045a737fb75ad2cb0a"),
+        (two_step, False, "8913fd24d2621bf7792faa6021bd5e612dafcdece60367a00fc57c7602d76f0c"),
+        (two_step, True, "1cdf2b4dc57a24a06a4c6ed2c2ee7d7623d090ddc7e0f53c1a73193d8deae8e9"),
+    ],
+)
+def test_the_default_dialect_writes_what_runs_so_far_were_trained_on(
+    make: Callable[[int, int, int], list[Task]], explain: bool, digest: str
+) -> None:
+    made = demonstrations(make(300, 2, 0), tool_share=0.4, seed=0, explain=explain)
+    texts = [text for d in made for text in (d.task.id, *d.turns)]
+    assert hashlib.sha256("\0".join(texts).encode()).hexdigest() == digest
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_every_dialect_writes_demonstrations_that_it_reads(name: str) -> None:
+    dialect = DIALECTS[name]
+    for found in demonstrations(TASKS, tool_share=0.5, seed=0, explain=True, dialect=dialect):
+        *calls, last = found.turns
+        for turn in calls:
+            reading = dialect.read(turn, in_think=False)
+            assert reading.source is not None
+            assert (reading.kept, reading.faults) == (len(turn), ())
+        assert dialect.answer(last) == found.task.answer
+        assert dialect.read(last, in_think=False).source is None

@@ -8,7 +8,8 @@ from agentmath.core.errors import ConfigError
 from agentmath.core.types import Task
 from agentmath.data.expressions import exact_value, intermediate_results, number_text, parse_arithmetic
 from agentmath.data.generators import arithmetic, two_step
-from agentmath.data.mixture import normalised_question, split
+from agentmath.data.mixture import split
+from agentmath.data.repeats import normalised_question
 
 
 def solved(task: Task) -> str:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from agentmath.config.data import DataSection
 from agentmath.core.errors import ConfigError, DataError
 from agentmath.core.types import Task
-from agentmath.data.mixture import TaskStream, evaluation_sets, load_pool, normalised_question, split, without_repeats
+from agentmath.data.mixture import TaskStream, load_pool, split
+from agentmath.data.repeats import normalised_question
 
 
 def make_tasks(num: int, source: str = "s") -> list[Task]:
@@ -91,17 +92,6 @@ def test_a_split_parts_all_tasks(num: int, held_out: int, seed: int) -> None:
     assert split(tasks, held_out, seed) == (train, evaluation)
 
 
-def test_questions_are_equal_up_to_case_blanks_and_stops_but_not_signs() -> None:
-    assert normalised_question("How many  pens,\nTom? ") == normalised_question("how many pens Tom")
-    assert normalised_question("What is 3 * 4 + 5?") != normalised_question("What is 3 + 4 * 5?")
-    assert normalised_question("x = -1.5") != normalised_question("x = 1.5")
-
-
-def test_the_first_of_repeated_rows_stays() -> None:
-    a, b = Task(id="1", question="Why?", answer="1"), Task(id="2", question="why", answer="2")
-    assert without_repeats([a, b]) == [a]
-
-
 def test_no_held_out_question_is_trained_on_in_any_source(tmp_path: Path) -> None:
     sections = [
         DataSection(name="a", path=write(tmp_path / "a.jsonl", [f"q{i}" for i in range(20)]), held_out=5),
@@ -113,14 +103,59 @@ def test_no_held_out_question_is_trained_on_in_any_source(tmp_path: Path) -> Non
     held_out = {normalised_question(t.question) for tasks in pool.evaluation.values() for t in tasks}
     assert len(trained) == len(set(trained))
     assert not held_out & set(trained)
-    assert pool.num_repeats == {"a": 0, "b": 1, "c": 0}
+    assert {name: counts.repeats for name, counts in pool.counts.items()} == {"a": 0, "b": 1, "c": 0}
     assert sum(pool.num_contaminated.values()) + len(trained) == 15 + 30
-    assert evaluation_sets(sections, 7).keys() == {"a", "c"}
+    assert pool.evaluation.keys() == {"a", "c"}
 
 
 def test_held_out_rows_do_not_depend_on_the_seed_of_the_run(tmp_path: Path) -> None:
     sections = [DataSection(name="a", path=write(tmp_path / "a.jsonl", [f"q{i}" for i in range(20)]), held_out=5)]
-    assert evaluation_sets(sections, 1) == evaluation_sets(sections, 2)
+    assert load_pool(sections, seed=1).evaluation == load_pool(sections, seed=2).evaluation
+
+
+def test_a_repeat_that_is_kept_is_never_on_both_sides(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", [f"q{i % 10}" for i in range(30)])
+    pool = load_pool([DataSection(name="a", path=path, held_out=3, repeats="keep")], seed=0)
+    held_out = {t.question for t in pool.evaluation["a"]}
+    trained = [t.question for t in pool.train["a"]]
+    assert not held_out & set(trained)
+    assert len(trained) == 3 * len(set(trained)) == 3 * (10 - len(held_out))
+    assert pool.num_contaminated["a"] == 30 - 3 - len(trained)
+
+
+def test_what_was_left_out_is_told_once_for_each_source(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"question": "q", "answer": 1}\n{"question": "r", "answer": 2}\n{\n')
+    (tmp_path / "b.jsonl").write_text("".join(f'{{"question": "s{i % 3}", "answer": {i // 4}}}\n' for i in range(6)))
+    sections = [
+        DataSection(name="a", path=str(tmp_path / "a.jsonl"), bad_rows="skip"),
+        DataSection(name="b", path=str(tmp_path / "b.jsonl")),
+    ]
+    bad, conflicting = load_pool(sections, seed=0).warnings
+    assert bad.startswith("data.a: 1 of 3 rows cannot be used and are left out (1 not JSON): ")
+    assert "a.jsonl, line 3: not JSON" in bad
+    assert conflicting.startswith("data.b: 4 rows ask questions that stand there with different answers")
+
+
+@given(sizes, st.integers(0, 99), st.integers(1, 4))
+def test_an_epoch_of_a_source_is_an_order_of_all_its_tasks(lengths: list[int], seed: int, num_epochs: int) -> None:
+    """Whatever the weights are: what a source gave so far is whole epochs and the beginning of one more."""
+    stream = stream_of(lengths, [0.5 + i for i in range(len(lengths))], seed)
+    given_out: dict[str, list[str]] = {}
+    for i in range(sum(lengths) * num_epochs):
+        task = stream.task_at(i)
+        given_out.setdefault(task.source, []).append(task.id)
+    for name, ids in given_out.items():
+        size = lengths[int(name[1:])]
+        for begin in range(0, len(ids), size):
+            epoch = ids[begin : begin + size]
+            assert len(set(epoch)) == len(epoch)
+
+
+@given(sizes, st.integers(0, 99), st.integers(0, 50))
+def test_only_the_ratio_of_weights_counts(lengths: list[int], seed: int, ordinal: int) -> None:
+    weights = [1.0 + i for i in range(len(lengths))]
+    doubled = stream_of(lengths, [2 * w for w in weights], seed)
+    assert doubled.task_at(ordinal) == stream_of(lengths, weights, seed).task_at(ordinal)
 
 
 def test_a_source_of_nothing_but_held_out_questions_is_refused(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from agentmath.core.errors import DataError
 from agentmath.core.types import Demonstration
 from agentmath.data.sft_files import read_demonstrations
+from agentmath.formats.dialects import DIALECTS
 
 USER = {"role": "user", "content": " 6*7? "}
 ONE_CALL = "<think>t</think><code>print(6*7)</code>\n<interpreter>\n42\n</interpreter>\n\\boxed{42}"
@@ -69,6 +70,7 @@ def test_a_direct_answer_is_one_turn_and_the_answer_column_comes_first(tmp_path:
         (talk("no box"), "without an answer"),
         (talk("<interpreter>1</interpreter>\\boxed{1}"), "without a program"),
         (talk("<code>1</code><interpreter>1\\boxed{1}"), "not closed"),
+        (talk("<code>1</code> is <interpreter>1</interpreter>\\boxed{1}"), "without a program"),
         (talk("\\boxed{1}<code>1</code>"), "ends with a program"),
         (talk("\\boxed{1}<code>1</code><interpreter>1</interpreter>"), "ends with a program"),
         (talk("<code>1</code><code>2</code><interpreter>2</interpreter>\\boxed{1}"), "all of them or none"),
@@ -121,3 +123,34 @@ def test_right_trajectories_of_a_run_become_demonstrations(tmp_path: Path) -> No
 def test_a_run_without_any_right_trajectory_teaches_nothing(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no recorded trajectory"):
         read_demonstrations(write_records(tmp_path / "t.parquet", record(reward_parts=[("accuracy", 0.0)])))
+
+
+EXCHANGES = {
+    "agentmath": ONE_CALL,
+    "markdown": "t\n```python\nprint(6*7)\n```\n```output\n42\n```\n\\boxed{42}",
+    "dual_agent": "Reasoning Agent: t\n[CODE_START]\nCode Agent:\nprint(6*7)\n[CODE_END]\n"
+    "Sandbox execution result: 42\nReasoning Agent: The final answer is 42.",
+    "tool_call": '<tool_call>\n{"name": "code", "arguments": {"code": "print(6*7)"}}\n</tool_call>\n'
+    "<tool_response>\n42\n</tool_response>\n\\boxed{42}",
+}
+
+
+@pytest.mark.parametrize("name", EXCHANGES)
+def test_conversations_are_read_in_the_dialect(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "sft.jsonl"
+    path.write_text(json.dumps(talk(EXCHANGES[name])) + "\n", encoding="utf-8")
+    dialect = DIALECTS[name]
+    found = read_demonstrations(str(path), dialect)[0]
+    assert found.outputs == ("42",)
+    assert found.task.answer == "42"
+    assert len(found.turns) == 2
+    assert dialect.read(found.turns[0], in_think=False).source == "print(6*7)"
+
+
+@pytest.mark.parametrize("name", EXCHANGES)
+def test_records_of_a_run_lose_what_the_dialect_puts_round_an_output(tmp_path: Path, name: str) -> None:
+    dialect = DIALECTS[name]
+    turns = [dialect.write_call("t", "print(6*7)"), dialect.write_answer("", "42")]
+    path = write_records(tmp_path / "t.parquet", record(turn_texts=turns, outputs=[dialect.wrap("42")]))
+    found = read_demonstrations(path, dialect)[0]
+    assert (found.turns, found.outputs) == (tuple(turns), ("42",))

@@ -59,7 +59,8 @@ def test_lines_are_said_in_turn_and_requests_are_kept(box: Any) -> None:
         return [int(first.ids[0]), int(second.ids[0])]
 
     assert box.run(three()) == [65, 66]
-    assert [(s, ids) for s, ids, _ in engine.requests[:2]] == [(4, (5,)), (4, (5, 6))]
+    assert [(session, length) for session, length, _ in engine.requests] == [(4, 1), (4, 2), (4, 1)]
+    assert (engine.said, engine.ran_out) == ({4: [[65], [66]]}, {4})
     assert engine.closed == [4]
 
 
@@ -80,3 +81,38 @@ def test_an_aborted_request_says_nothing(box: Any) -> None:
 
     done = box.run(abort())
     assert (done.stop_reason, len(done.ids)) == (StopReason.ABORTED, 0)
+
+
+def talk(box: Any, lines: list[str], *contexts: str, **sampling: Any) -> list[str]:
+    """What each of several requests gets; each context goes behind all that was said and given before."""
+    tokenizer = box.LetterTokenizer(eos_ids=(box.EOS,))
+    engine = ScriptedEngine({0: lines}, tokenizer)
+    ids: list[int] = []
+    texts: list[str] = []
+    for given in contexts:
+        ids += tokenizer.encode(given, allow_special=True)
+        values: dict[str, Any] = {"max_new_tokens": 50} | sampling
+        done = box.run(engine.generate(ids, Sampling(**values), session=0))
+        ids += done.ids.tolist()
+        texts.append(tokenizer.decode([i for i in done.ids.tolist() if i != box.EOS]))
+    return texts
+
+
+def test_a_line_that_was_interrupted_goes_on_if_nothing_was_put_behind_it(box: Any) -> None:
+    assert talk(box, ["a;b;c", "next"], "Q", "", "", "", stop=(";",)) == ["a;", "b;", "c", "next"]
+    assert talk(box, ["hello", "next"], "Q", "", "", max_new_tokens=3) == ["hel", "lo", "nex"]
+
+
+def test_what_is_put_behind_an_interrupted_line_drops_its_rest(box: Any) -> None:
+    assert talk(box, ["a;b;c", "next;"], "Q", "output", stop=(";",)) == ["a;", "next;"]
+
+
+def test_a_line_can_end_as_if_a_limit_had_cut_it(box: Any) -> None:
+    engine = ScriptedEngine({0: ["hi"]}, box.LetterTokenizer(), line_end=StopReason.LENGTH)
+    done = box.run(engine.generate([5], Sampling(max_new_tokens=9), session=0))
+    assert (done.ids.tolist(), done.stop_reason) == ([72, 73], StopReason.LENGTH)
+
+
+def test_a_long_line_is_said_in_time_that_grows_with_its_length(box: Any) -> None:
+    line = "x" * 300_000 + ";y"
+    assert talk(box, [line], "Q", max_new_tokens=10**6, stop=(";",)) == [line[:-1]]

@@ -2,37 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agentmath.engines.byte_tokenizer import ByteTokenizer
 from agentmath.formats.pieces import pieces, token_of_char
 
 
-class ByteTokenizer:
-    """One token a byte: the hardest case for characters of several bytes."""
-
-    eos_ids: tuple[int, ...] = (256,)
-
-    def encode(self, text: str, *, allow_special: bool) -> list[int]:
-        return list(text.encode())
-
-    def decode(self, ids: Sequence[int]) -> str:
-        return bytes(i for i in ids if i < 256).decode(errors="replace")
-
-    def render_chat(self, messages: Sequence[Mapping[str, str]], *, add_generation_prompt: bool) -> str:
-        return "".join(m["content"] for m in messages)
-
-
-@given(st.text(alphabet=st.characters(exclude_characters="\ufffd", exclude_categories=["Cs"])))
+@given(st.text(alphabet=st.characters(codec=None) | st.sampled_from("\ufffd\ud800")))
 def test_pieces_join_to_the_text(text: str):
     tokenizer = ByteTokenizer()
-    assert "".join(pieces(tokenizer.encode(text, allow_special=False), tokenizer)) == text
+    ids = tokenizer.encode(text, allow_special=False)
+    parts = pieces(ids, tokenizer)
+    assert len(parts) == len(ids)
+    assert "".join(parts) == text
+
+
+@given(st.binary().filter(lambda data: b"\xed" not in data))
+def test_bytes_that_are_no_text_lose_nothing(data: bytes):
+    assert "".join(pieces(list(data), ByteTokenizer())) == ByteTokenizer().decode(list(data))
 
 
 def test_a_cut_character_belongs_to_its_last_token():
     assert pieces(list("a\u4e2db".encode()), ByteTokenizer()) == ["a", "", "", "\u4e2d", "b"]
+
+
+def test_a_character_that_is_the_sign_of_a_cut_one_is_itself():
+    assert "".join(pieces(list("\ufffd\ufffd\ufffdx".encode()), ByteTokenizer())) == "\ufffd\ufffd\ufffdx"
 
 
 def test_token_of_char_finds_the_holder():

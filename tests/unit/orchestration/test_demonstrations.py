@@ -6,10 +6,12 @@ import asyncio
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 
 from agentmath.agents.single import SingleAgent
 from agentmath.config.prompt import PromptSection
 from agentmath.core.types import Demonstration, Task, ToolCall, ToolResult, ToolStatus
+from agentmath.formats.dialects import DIALECTS
 from agentmath.orchestration.demonstrations import render
 from characters import CharTokenizer
 
@@ -86,3 +88,16 @@ def test_order_is_kept():
 def test_exactly_the_spoken_tokens_are_targets():
     (sample,) = rendered(("<code>a</code>", "\\boxed{1}")).samples
     assert sample.trainable.sum() == len("<code>a</code>") + len("\\boxed{1}") + 1
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_demonstrations_are_rendered_in_the_dialect(name: str):
+    dialect = DIALECTS[name]
+    section = PromptSection.model_validate({"chat": False, "dialect": name})
+    agent = SingleAgent(tokenizer=TOKENIZER, section=section, max_tool_output_tokens=20)
+    turns = (dialect.write_call("x", "ab"), dialect.write_answer("", "1"))
+    made = [Demonstration(task=TASK, turns=turns)]
+    result = asyncio.run(render(made, agent, Shouting(), TOKENIZER, max_tokens=1000))
+    (sample,) = result.samples
+    assert TOKENIZER.decode(sample.ids.tolist()) == "Q\n" + turns[0] + dialect.wrap("AB") + turns[1]
+    assert TOKENIZER.decode(sample.ids[sample.trainable].tolist()) == "".join(turns)

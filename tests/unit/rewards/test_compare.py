@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import pytest
 
+from agentmath.config.grading import GradingSection
 from agentmath.rewards.clean import clean
-from agentmath.rewards.compare import Comparison
+from agentmath.rewards.compare import Comparison, NeedsLibrary
 from agentmath.rewards.forms import MAX_ITEMS, read
 
 
-def same(gold: str, prediction: str, *, accept_unevaluated: bool = False) -> bool:
-    comparison = Comparison(accept_unevaluated=accept_unevaluated)
+def same(gold: str, prediction: str, *, with_library: bool = True, **switches: bool) -> bool:
+    comparison = Comparison(GradingSection.model_validate(switches), with_library=with_library)
     return comparison.equal(read(clean(gold)), read(clean(prediction)))
 
 
@@ -83,7 +84,62 @@ def test_expressions_that_differ_somewhere_differ(gold: str, prediction: str) ->
     assert not same(gold, prediction)
 
 
-def test_what_cannot_be_computed_is_wrong_and_says_so() -> None:
-    comparison = Comparison(accept_unevaluated=True)
-    assert not comparison.equal(read(clean("42")), read(clean("9^{9^{9}}")))
-    assert comparison.rule == "unevaluable"
+def test_members_with_names_or_units_are_told_apart() -> None:
+    assert same("x=3, y=4", "y=4, x=3")
+    assert not same("x=3, y=4", "x=4, y=3")
+    assert not same("5 cm, 6 m", "5 m, 6 cm")
+
+
+def test_two_decimals_are_equal_up_to_what_floating_point_adds() -> None:
+    assert not same("1000000.5", "1000000.6")
+    assert not same("0.0000001", "0.0000002")
+    assert not same("0.1", "0.1000001")
+
+
+@pytest.mark.parametrize(
+    ("switch", "default", "gold", "prediction"),
+    [
+        ("accept_unevaluated", False, "5", "2+3"),
+        ("accept_unreduced", True, "1/2", "2/4"),
+        ("accept_percent_as_fraction", False, r"28\%", "0.28"),
+        ("accept_rounded_gold", True, "33.3", r"\frac{100}{3}"),
+        ("accept_number_words", False, "21", "twenty-one"),
+        ("accept_vectors_as_tuples", False, r"\begin{pmatrix}1\\2\end{pmatrix}", "(1,2)"),
+    ],
+)
+def test_each_switch_decides_its_own_kind(switch: str, default: bool, gold: str, prediction: str) -> None:
+    assert same(gold, prediction) is default
+    assert same(gold, prediction, **{switch: True}) is True
+    assert same(gold, prediction, **{switch: False}) is False
+
+
+def test_a_formula_that_rounds_to_a_decimal_of_three_digits_is_right_where_formulas_are() -> None:
+    assert same("1.414", r"\sqrt{2}", accept_unevaluated=True)
+    assert not same("1.414", r"\sqrt{2}", accept_unevaluated=True, accept_rounded_gold=False)
+    assert not same("1.4", r"\sqrt{2}", accept_unevaluated=True)
+
+
+@pytest.mark.parametrize(
+    ("gold", "prediction", "match"),
+    [
+        ("42", "43", False),
+        ("42 cm", "42", True),
+        ("(1, 1/2)", "(1, 0.5)", True),
+        ("x = 3", "3", True),
+        ("5", "2+3", False),
+    ],
+)
+def test_plain_numbers_need_no_library_in_whatever_they_stand(gold: str, prediction: str, match: bool) -> None:
+    assert same(gold, prediction, with_library=False) is match
+
+
+@pytest.mark.parametrize(
+    ("gold", "prediction"), [(r"\sqrt{12}", r"2\sqrt{3}"), ("x < 1", "-x > -1"), (r"2\pi", "6.28")]
+)
+def test_what_needs_the_library_says_so(gold: str, prediction: str) -> None:
+    with pytest.raises(NeedsLibrary):
+        same(gold, prediction, with_library=False)
+
+
+def test_a_huge_power_is_not_computed_to_tell_it_from_a_small_number() -> None:
+    assert not same("42", "9^{9^{9}}", accept_unevaluated=True)

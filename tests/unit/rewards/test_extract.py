@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from agentmath.config.grading import GradingSection
 from agentmath.formats.answer import MAX_ANSWER_CHARS, boxed_answer
-from agentmath.rewards.extract import stated_answer
+from agentmath.rewards.extract import extract, stated_answer, without_think
 
 
 @pytest.mark.parametrize(
@@ -50,9 +51,42 @@ def test_many_boxes_that_are_never_closed_are_passed_over_in_linear_time() -> No
         ("Answer: 12\nWait.\nanswer is 34", "34"),
         ("the number is not 10 which is 1,000.99", "1,000.99"),
         ("nothing", None),
-        (r"#### 5 \boxed{6}", "6"),
-        (r"#### 5 \boxed{6", None),
     ],
 )
-def test_only_text_without_any_box_may_state_its_answer_otherwise(text: str, answer: str | None) -> None:
+def test_an_answer_may_be_stated_without_a_box(text: str, answer: str | None) -> None:
     assert stated_answer(text) == answer
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        (r"#### 5 \boxed{6}", "6"),
+        (r"#### 5 \boxed{6", None),
+        (r"\boxed{1} and \boxed{2}", "1, 2"),
+        (r"$\boxed{1}$, $\boxed{2}$ and $\boxed{3}$.", "1, 2, 3"),
+        (r"\boxed{b} or \boxed{\frac{1}{2}}", r"b, \frac{1}{2}"),
+        (r"\boxed{1} no no \boxed{2}", "2"),
+        (r"first \boxed{41}, final \boxed{42}", "42"),
+        (r"\boxed{1} and \boxed{2", None),
+        (r"<think>\boxed{41}</think>\boxed{42}", "42"),
+        (r"<think>so it is \boxed{42}</think> Done.", None),
+        (r"\boxed{99}</think>Final: \boxed{42}", "42"),
+        (r"<think>never closed \boxed{42}", "42"),
+    ],
+)
+def test_boxes_outside_of_think_sections_come_first(text: str, answer: str | None) -> None:
+    assert extract(text, "text", GradingSection()) == answer
+
+
+def test_the_switches_of_extraction_can_be_turned_off() -> None:
+    assert extract(r"\boxed{1} and \boxed{2}", "box", GradingSection(join_boxes=False)) == "2"
+    assert extract(r"<think>\boxed{42}</think>", "box", GradingSection(ignore_think=False)) == "42"
+
+
+def test_text_before_between_and_behind_think_sections_is_kept() -> None:
+    assert without_think("a<think>b</think>c<think>d</think>e").split("\n") == ["a", "c", "e"]
+    assert without_think("<think>" * 3 + "x") == "<think>" * 3 + "x"
+
+
+def test_many_joined_boxes_are_passed_over_in_bounded_time() -> None:
+    assert extract(r"\boxed{1}," * 100_000, "box", GradingSection()) == ", ".join("1" * 32)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from agentmath.config.grading import GradingSection
 from agentmath.config.reward import RewardSection
 from agentmath.core.types import (
     Group,
@@ -17,6 +18,8 @@ from agentmath.core.types import (
     Trajectory,
     Turn,
 )
+from agentmath.rewards.answer import Verdict, failed
+from agentmath.rewards.grader import Grader
 from agentmath.rewards.score import score, tool_reward
 
 TASK = Task(id="t", question="6*7?", answer="42")
@@ -34,7 +37,8 @@ def trajectory(stop_reason: StopReason | None, num_calls: int = 0) -> Trajectory
 
 
 def scored(sample: Trajectory, text: str) -> Reward | None:
-    score([Group(task=TASK, ordinal=0, trajectories=[sample])], SECTION, lambda _: text)
+    with Grader(GradingSection()) as grader:
+        score([Group(task=TASK, ordinal=0, trajectories=[sample])], SECTION, lambda _: text, grader)
     return sample.reward
 
 
@@ -75,3 +79,23 @@ def test_a_trajectory_that_ran_out_of_budget_is_simply_wrong(stop_reason: StopRe
     reward = scored(trajectory(stop_reason), r"it is \boxed{4")
     assert reward is not None
     assert reward.total == 0.0 and reward.extracted is None
+
+
+def test_a_grader_that_fails_is_a_failure_of_the_infrastructure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(_: str, __: str, ___: GradingSection) -> Verdict:
+        return failed("42", "the answer took longer than 5 seconds")
+
+    monkeypatch.setattr("agentmath.rewards.grader.quick_verdict", lost)
+    sample = trajectory(StopReason.ANSWER)
+    assert scored(sample, r"\boxed{42}") is None
+    assert sample.stop_reason is StopReason.ERROR
+    assert sample.error == "grading: the answer took longer than 5 seconds"
+
+
+def test_samples_of_all_groups_are_graded_in_their_order() -> None:
+    samples = [trajectory(StopReason.ANSWER) for _ in range(6)]
+    groups = [Group(task=TASK, ordinal=k, trajectories=samples[2 * k : 2 * k + 2]) for k in range(3)]
+    texts = {id(s): rf"\boxed{{{n}}}" for s, n in zip(samples, ("42", "x", r"\sqrt2", "42.0", "41", "42"), strict=True)}
+    with Grader(GradingSection()) as grader:
+        score(groups, SECTION, lambda t: texts[id(t)], grader)
+    assert [s.reward and s.reward.accuracy for s in samples] == [1.0, 0.0, 0.0, 1.0, 0.0, 1.0]

@@ -24,8 +24,10 @@ from agentmath.core.types import (
     ToolStatus,
     Trajectory,
 )
+from agentmath.formats.dialect import Dialect
+from agentmath.formats.dialects import DIALECTS
 from agentmath.rollout.collector import Collector
-from agentmath.rollout.episode import Stage, request_seed, run_all, run_pass
+from agentmath.rollout.episode import MAX_PAUSES_IN_A_ROW, Stage, request_seed, run_all, run_pass
 from characters import CharTokenizer
 
 
@@ -95,8 +97,9 @@ class EchoTool:
         self.num_open -= 1
 
 
-def stage(script: str, tool: EchoTool | None = None, **budget: int | float) -> Stage:
-    agent = SingleAgent(tokenizer=CharTokenizer(), section=PromptSection(chat=False), max_tool_output_tokens=50)
+def stage(script: str, tool: EchoTool | None = None, dialect: str = "agentmath", **budget: int | float) -> Stage:
+    prompt = PromptSection.model_validate({"chat": False, "dialect": dialect})
+    agent = SingleAgent(tokenizer=CharTokenizer(), section=prompt, max_tool_output_tokens=50)
     section = RolloutSection(**{"max_sampled_tokens": 500, "max_context_tokens": 1000, **budget})
     return Stage(
         agent=agent,
@@ -314,3 +317,109 @@ def test_spans_of_a_whole_trajectory():
     assert counts[SpanKind.CODE] == len("<code>x</code>")
     assert counts[SpanKind.INTERPRETER] == len("<interpreter>1</interpreter>")
     assert counts[SpanKind.ANSWER] == len("\\boxed{1}") + 1
+
+
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
+def test_every_dialect_goes_round(dialect: Dialect):
+    tool = EchoTool()
+    said = [dialect.write_call("a", "x = 1"), dialect.write_call("b", "yy"), dialect.write_answer("c", "12")]
+    done = run(stage("".join(said), tool, dialect.name))
+    assert tool.calls == ["x = 1", "yy"]
+    assert text(done) == "Q\n" + said[0] + dialect.wrap("5") + said[1] + dialect.wrap("2") + said[2]
+    assert CharTokenizer().decode(done.tokens.ids[done.tokens.trainable].tolist()) == "".join(said)
+    assert (done.stop_reason, done.faults) == (StopReason.ANSWER, ())
+
+
+@pytest.mark.parametrize("bound", [1, 2, 3, 5, 8, 13, 21, 34])
+@pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
+def test_segments_of_any_size_change_nothing_in_any_dialect(dialect: Dialect, bound: int):
+    script = dialect.write_call("a", "x = 1") + dialect.write_call("b", "yy") + dialect.write_answer("c", "12")
+    whole = run(stage(script, dialect=dialect.name))
+    where = stage(script, dialect=dialect.name, segment_sampled_tokens=bound, max_segments=1000)
+    parts = new(where)
+    for step in range(1000):
+        if parts.is_finished:
+            break
+        run(where, parts, step=step)
+    assert (parts.stop_reason, parts.num_tool_calls, parts.faults) == (StopReason.ANSWER, 2, ())
+    if dialect.name == "markdown":  # a fence that a bound cuts from the end of its line is closed all the same
+        assert text(parts).replace("\n", "") == text(whole).replace("\n", "")
+        return
+    assert parts.tokens.ids.tolist() == whole.tokens.ids.tolist()
+    assert parts.tokens.kinds.tolist() == whole.tokens.kinds.tolist()
+
+
+def test_the_number_of_calls_that_cannot_be_run_is_a_setting():
+    done = run(stage("<code></code>" * 9, max_invalid_calls=5))
+    assert (done.stop_reason, len(done.turns)) == (StopReason.INVALID_LIMIT, 5)
+    assert done.faults == ("empty_program",) * 5
+
+
+def test_a_call_that_can_be_run_starts_the_count_again():
+    done = run(stage("<code></code><code></code><code>x</code>" * 2 + "\\boxed{1}", max_invalid_calls=3))
+    assert (done.stop_reason, done.num_tool_calls) == (StopReason.ANSWER, 2)
+
+
+def test_a_malformed_call_is_answered_and_not_run():
+    tool = EchoTool()
+    done = run(stage("<tool_call>{x}</tool_call>\\boxed{1}", tool, "tool_call"))
+    assert (tool.calls, done.num_tool_calls, done.stop_reason) == ([], 0, StopReason.ANSWER)
+    assert "[the call w" in text(done)
+    assert done.faults == ("malformed_call",)
+    assert not done.turns[0].tokens.trainable.all()
+
+
+@dataclass
+class FragileTool(EchoTool):
+    """Its session is lost behind every program that says "die"."""
+
+    lost: set[str] = field(default_factory=set)
+    sessions: list[str] = field(default_factory=list)
+
+    async def run(self, call: ToolCall, session: str) -> ToolResult:
+        self.sessions.append(session)
+        if session in self.lost:
+            return ToolResult(status=ToolStatus.SESSION_LOST)
+        if call.source == "die":
+            self.lost.add(session)
+        return await super().run(call, session)
+
+    async def open(self) -> str:
+        await super().open()
+        return f"s{len(self.sessions)}"
+
+
+def test_a_program_that_ends_its_session_does_not_end_the_trajectory():
+    tool = FragileTool()
+    done = run(stage("<code>die</code><code>b</code>\\boxed{1}", tool))
+    assert [turn.result.status for turn in done.turns if turn.result] == [ToolStatus.OK, ToolStatus.OK]
+    assert tool.calls == ["die", "b"]
+    assert tool.num_open == 0
+
+
+def test_earlier_programs_run_again_over_a_lost_session():
+    tool = FragileTool()
+    where = stage(
+        "<code>die</code><code>b</code><code>c</code>\\boxed{1}", tool, segment_tool_calls=2, max_tool_calls=9
+    )
+    parked = run(where)
+    run(where, parked, step=1)
+    assert tool.calls == ["die", "b", "die", "b", "c"]
+    assert (parked.stop_reason, tool.num_open) == (StopReason.ANSWER, 0)
+
+
+def test_marks_that_mean_nothing_pause_a_turn_only_so_often():
+    tool = EchoTool()
+    where = stage(
+        "<code>x = '" + "<interpreter>" * 100 + "'</code> dropped",
+        tool,
+        max_sampled_tokens=9000,
+        max_context_tokens=9000,
+    )
+    done = run(where)
+    assert isinstance(where.engine, StreamEngine)
+    assert len(where.engine.requests) == MAX_PAUSES_IN_A_ROW + 2
+    assert where.engine.requests[MAX_PAUSES_IN_A_ROW][1].stop == ()
+    assert where.engine.requests[MAX_PAUSES_IN_A_ROW + 1][1].stop == where.agent.stop
+    assert tool.calls == ["x = '" + "<interpreter>" * 100 + "'"]
+    assert "dropped" not in text(done)

@@ -64,7 +64,7 @@ def sandbox() -> Iterator[LocalSandbox]:
     yield opened
     sessions += zygotes_of(os.getpid())
     asyncio.run(opened.close())
-    deadline = time.monotonic() + 5  # the kernel takes its time over the children of a zygote that was killed
+    deadline = time.monotonic() + 20  # the kernel takes its time over the children of a zygote that was killed
     while left := [pid for session in sessions for pid in processes_of_session(session)]:
         assert time.monotonic() < deadline, left
         time.sleep(0.01)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from agentmath.core.types import (
@@ -87,6 +89,17 @@ def test_the_numbers_of_a_step_by_hand() -> None:
     }
     assert set(metrics) == set(expected)
     assert all(abs(metrics[name] - value) < 1e-12 for name, value in expected.items())
+
+
+def test_a_fault_of_form_is_counted_once_a_trajectory_and_absent_where_there_is_none() -> None:
+    odd = trajectory(False, [ToolStatus.OK] * 2, 1, StopReason.EOS)
+    odd.turns = [replace(turn, faults=("stray_tag", "unclosed_box")) for turn in odd.turns]
+    fine = trajectory(True, [], 1, StopReason.ANSWER)
+    metrics = group_metrics([Group(task=TASK, ordinal=0, trajectories=[odd, fine, fine, fine])])
+    assert {name: value for name, value in metrics.items() if name.startswith("fault/")} == {
+        "fault/stray_tag": 0.25,
+        "fault/unclosed_box": 0.25,
+    }
 
 
 def test_the_parts_of_the_reward_add_up_to_it() -> None:

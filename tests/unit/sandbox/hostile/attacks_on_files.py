@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attack import Attack, S, attack, refused
+from attack import CTYPES, Attack, S, attack, refused
 
 READING = [
     refused(1, "read a password file", "open('/etc/shadow').read()", "landlock"),
@@ -92,7 +92,22 @@ WRITING = [
         "from multiprocessing import shared_memory as m\nm.SharedMemory('@MARK@', create=True, size=9).unlink()",
         "landlock mount_namespace",
     ),
-    refused(13, "a named semaphore", "import multiprocessing\nmultiprocessing.Lock()", "landlock mount_namespace"),
+    attack(
+        13,
+        "a named semaphore",
+        S.OK,
+        f"{CTYPES}(libc.sem_open(b'/@MARK@', 0o100, 0o600, 1), ctypes.get_errno() in (1, 13, 30, 38))",
+        guards="landlock mount_namespace",
+        value=r"\(0, True\)",
+    ),
+    attack(
+        13,
+        "a lock of multiprocessing, which needs no name here",
+        S.OK,
+        "import multiprocessing\nlock = multiprocessing.Lock()\nwith lock: pass\nlock.acquire(False)",
+        guards="seccomp",
+        value="True",
+    ),
     refused(0, "a device", "open('/dev/kmsg', 'w')", "landlock"),
     refused(0, "a disk", "open('/dev/vda', 'rb'), open('/dev/sda', 'rb')", "landlock"),
     refused(0, "a kernel setting", "open('/proc/sys/vm/drop_caches', 'w')", ""),

@@ -10,6 +10,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentmath.sandbox.footprint import children_by_parent, descendants
+
 _PR_SET_CHILD_SUBREAPER = 36
 _PATIENCE_SECONDS = 15.0
 _PLACES = ("/tmp", "/var/tmp", "/dev/shm")
@@ -23,32 +25,9 @@ def adopt_orphans() -> None:
         raise OSError("cannot become a subreaper")
 
 
-def children_of() -> dict[int, list[int]]:
-    """Pids of the children of every process on this machine."""
-    found: dict[int, list[int]] = {}
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            with contextlib.suppress(OSError, IndexError):
-                fields = Path(f"/proc/{entry}/stat").read_text().rsplit(")", 1)[1].split()
-                found.setdefault(int(fields[1]), []).append(int(entry))
-    return found
-
-
-def descendants(pid: int) -> set[int]:
-    """All living processes and zombies below pid."""
-    children = children_of()
-    found: set[int] = set()
-    waiting = [pid]
-    while waiting:
-        below = children.get(waiting.pop(), [])
-        found.update(below)
-        waiting += below
-    return found
-
-
 def reap_orphans(known: set[int]) -> None:
     """Take notice of adopted processes that have ended; never of children in known."""
-    for pid in children_of().get(os.getpid(), []):
+    for pid in children_by_parent(with_zombies=True)[os.getpid()]:
         if pid not in known:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
@@ -71,7 +50,7 @@ class Census:
     @classmethod
     def take(cls) -> Census:
         return cls(
-            processes=frozenset(descendants(os.getpid())),
+            processes=frozenset(descendants(os.getpid(), with_zombies=True)),
             num_descriptors=len(os.listdir("/proc/self/fd")),
             num_threads=len(os.listdir("/proc/self/task")),
             files=frozenset(str(path) for place in _PLACES for path in Path(place).glob("*agentmath-sandbox*")),
@@ -94,7 +73,7 @@ class Census:
         found: dict[str, object] = {
             "processes": [describe(pid) for pid in now.processes - self.processes],
             "files": [path for path in now.files - self.files if not _belongs_to_a_living_sandbox(path)],
-            "cgroups": [path for path in now.cgroups - self.cgroups if not _names_a_living_process(path)],
+            "cgroups": [path for path in now.cgroups - self.cgroups if not _belongs_to_another(path)],
             "mounts": sorted(now.mounts - self.mounts),
             "descriptors": max(0, now.num_descriptors - self.num_descriptors),
             "threads": max(0, now.num_threads - self.num_threads),
@@ -130,8 +109,10 @@ def _belongs_to_a_living_sandbox(path: str) -> bool:
     return False
 
 
-def _names_a_living_process(path: str) -> bool:
-    return any(os.path.exists(f"/proc/{number}") for number in re.findall(r"\d+", path))
+def _belongs_to_another(path: str) -> bool:
+    """Control groups are named after the trainer: another one may be at work on this machine."""
+    found = re.search(r"agentmath-sandbox-(\d+)-", path)
+    return found is not None and int(found[1]) != os.getpid() and os.path.exists(f"/proc/{found[1]}")
 
 
 def resident_bytes(pid: int) -> int:

@@ -1,6 +1,6 @@
 """Carries out all attacks in one set-up, in a process of its own, and prints what was wrong as JSON.
 
-    python one_setup.py [--user UID] [--reachable] [--without LAYER] [--match TEXT]
+    python one_setup.py [--user UID] [--reachable [--docker]] [--without LAYER] [--match TEXT]
 
 It is a process of its own because it may give up root, and because the count of what is left is exact there.
 """
@@ -72,15 +72,15 @@ async def attack_all(without: list[str], match: str) -> dict[str, Any]:
     from attack import S, may_run, try_attack
     from attack_list import ATTACKS
     from canaries import Canaries
-    from census import children_of
 
     from agentmath.config.sandbox import SandboxSection
+    from agentmath.sandbox.footprint import children_by_parent
     from agentmath.sandbox.local import open_sandbox
 
     with Canaries() as canaries:
         sandbox = await open_sandbox(SandboxSection(num_workers=_AT_ONCE), without=without)
         in_force = frozenset(layer.name for layer in sandbox.report() if layer.in_force)
-        keepers = set(children_of()[os.getpid()])
+        keepers = set(children_by_parent()[os.getpid()])
         shot = await sandbox.execute(canaries.fill_in("import os\nos.kill(@VICTIM@, 15)"))
         is_walled_off = shot.status is S.EXCEPTION and canaries.touched() == []
         failures: dict[str, list[str]] = {}
@@ -98,7 +98,7 @@ async def attack_all(without: list[str], match: str) -> dict[str, Any]:
             await run(attack)
         together = await asyncio.gather(*(count_threads(sandbox) for _ in range(3)))
         alone = await count_threads(sandbox)
-        lost = keepers - set(children_of()[os.getpid()])
+        lost = keepers - set(children_by_parent()[os.getpid()])
         await sandbox.close()
         return {
             "in_force": sorted(in_force),
@@ -129,6 +129,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--user", type=int)
     parser.add_argument("--reachable", action="store_true")
+    parser.add_argument("--docker", action="store_true")
     parser.add_argument("--without", action="append", default=[])
     parser.add_argument("--match", default="")
     options = parser.parse_args()
@@ -137,9 +138,15 @@ def main() -> None:
     os.chdir("/")
     if options.reachable:
         make_reachable()
+    if options.docker:
+        from container import enter_container
+
+        enter_container()
     if options.user is not None:
         become(options.user)
-    from census import Census, adopt_orphans, descendants
+    from census import Census, adopt_orphans
+
+    from agentmath.sandbox.footprint import descendants
 
     adopt_orphans()
     before = Census.take()

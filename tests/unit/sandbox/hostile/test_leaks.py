@@ -3,24 +3,48 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import os
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 from attack import try_attack
 from attack_list import ATTACKS
 from canaries import Canaries
-from census import Census, children_of, descendants, resident_bytes
+from census import Census, resident_bytes
 
 from agentmath.config.sandbox import SandboxSection
 from agentmath.core.types import Limits, ToolResult, ToolStatus
+from agentmath.sandbox.footprint import children_by_parent, descendants
 from agentmath.sandbox.local import LocalSandbox, open_sandbox
 
 MIB = 1 << 20
 SOAK_RUNS = 300
+PATIENCE_SECONDS = 15.0
+
+
+@contextlib.asynccontextmanager
+async def opened(*, num_workers: int = 2) -> AsyncIterator[LocalSandbox]:
+    """Closed even when the test fails, which then is told once and not again as a leftover."""
+    sandbox = await open_sandbox(SandboxSection(num_workers=num_workers))
+    try:
+        yield sandbox
+    finally:
+        await sandbox.close()
+
+
+async def comes_true(condition: Callable[[], bool]) -> bool:
+    """False when it has not within a time that is ample for what is only slow to go on a loaded machine."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        await asyncio.sleep(0.05)
+    return True
 
 
 @pytest.fixture
@@ -64,65 +88,66 @@ def test_a_sandbox_closed_over_running_hostile_code_leaves_nothing(census: Censu
 
 def test_processes_and_descriptors_stay_the_same_while_snippets_come_and_go(census: Census) -> None:
     async def run() -> None:
-        sandbox = await open_sandbox(SandboxSection(num_workers=2))
-        for _ in range(5):
-            await sandbox.execute("1")
-        keepers = children_of()[os.getpid()]
-        before = [len(os.listdir(f"/proc/{pid}/fd")) for pid in (os.getpid(), *keepers)]
-        num_processes = len(descendants(os.getpid()))
-        for i in range(100):
-            session = await sandbox.open_session() if i % 3 == 0 else None
-            await sandbox.execute("import os\nos._exit(1)" if i % 2 else "open('f', 'w').write('x')", session=session)
-            if session is not None:
-                await sandbox.close_session(session)
-        await asyncio.sleep(0.5)
-        assert children_of()[os.getpid()] == keepers
-        after = [len(os.listdir(f"/proc/{pid}/fd")) for pid in (os.getpid(), *keepers)]
-        assert all(now <= then + 12 for then, now in zip(before, after, strict=True)), (before, after)
-        assert len(descendants(os.getpid())) <= num_processes + 2
-        await sandbox.close()
+        async with opened() as sandbox:
+            for _ in range(5):
+                await sandbox.execute("1")
+            keepers = children_by_parent()[os.getpid()]
+            before = descriptors_of(keepers)
+            num_processes = len(descendants(os.getpid()))
+            for i in range(100):
+                session = await sandbox.open_session() if i % 3 == 0 else None
+                code = "import os\nos._exit(1)" if i % 2 else "open('f', 'w').write('x')"
+                await sandbox.execute(code, session=session)
+                if session is not None:
+                    await sandbox.close_session(session)
+            assert await comes_true(lambda: len(descendants(os.getpid())) <= num_processes + 2)
+            assert children_by_parent()[os.getpid()] == keepers
+            assert await comes_true(
+                lambda: all(now <= then + 12 for then, now in zip(before, descriptors_of(keepers), strict=True))
+            ), (before, descriptors_of(keepers))
 
     asyncio.run(run())
 
 
+def descriptors_of(keepers: list[int]) -> list[int]:
+    return [len(os.listdir(f"/proc/{pid}/fd")) for pid in (os.getpid(), *keepers)]
+
+
 def test_a_flood_of_output_does_not_grow_the_trainer(census: Census) -> None:
     async def run() -> None:
-        sandbox = await open_sandbox(SandboxSection(num_workers=2))
-        limits = Limits(cpu_seconds=30, wall_seconds=60, output_bytes=1000, memory_bytes=64 * MIB)
-        flood = "import os\nwhile True: os.write(1, bytes(65536))"
-        for _ in range(5):
-            await sandbox.execute(flood, limits=limits)
-        keepers = [os.getpid(), *children_of()[os.getpid()]]
-        before = sum(map(resident_bytes, keepers))
-        for _ in range(40):
-            assert (await sandbox.execute(flood, limits=limits)).status is ToolStatus.OUTPUT_LIMIT
-        assert sum(map(resident_bytes, keepers)) < before + 8 * MIB
-        await sandbox.close()
+        async with opened() as sandbox:
+            limits = Limits(cpu_seconds=30, wall_seconds=60, output_bytes=1000, memory_bytes=64 * MIB)
+            flood = "import os\nwhile True: os.write(1, bytes(65536))"
+            for _ in range(5):
+                await sandbox.execute(flood, limits=limits)
+            keepers = [os.getpid(), *children_by_parent()[os.getpid()]]
+            before = sum(map(resident_bytes, keepers))
+            for _ in range(40):
+                assert (await sandbox.execute(flood, limits=limits)).status is ToolStatus.OUTPUT_LIMIT
+            assert sum(map(resident_bytes, keepers)) < before + 8 * MIB
 
     asyncio.run(run())
 
 
 def test_lost_and_unclosed_sessions_are_gone_at_the_end(census: Census) -> None:
     async def run() -> None:
-        sandbox = await open_sandbox(SandboxSection(num_workers=2))
-        for code in ("x = 1", "import os\nos._exit(0)", "import ctypes\nctypes.string_at(0)") * 5:
-            await sandbox.execute(code, session=await sandbox.open_session())
-        await sandbox.close()
+        async with opened() as sandbox:
+            for code in ("x = 1", "import os\nos._exit(0)", "import ctypes\nctypes.string_at(0)") * 5:
+                await sandbox.execute(code, session=await sandbox.open_session())
 
     asyncio.run(run())
 
 
 def test_cancelled_calls_leave_nothing(census: Census) -> None:
     async def run() -> None:
-        sandbox = await open_sandbox(SandboxSection(num_workers=2))
-        for pause in (0.0, 0.01, 0.05, 0.2):
-            tasks = [asyncio.create_task(sandbox.execute("while True: pass")) for _ in range(6)]
-            await asyncio.sleep(pause)
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-        assert (await sandbox.execute("5")).value == "5"
-        await sandbox.close()
+        async with opened() as sandbox:
+            for pause in (0.0, 0.01, 0.05, 0.2):
+                tasks = [asyncio.create_task(sandbox.execute("while True: pass")) for _ in range(6)]
+                await asyncio.sleep(pause)
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+            assert (await sandbox.execute("5")).value == "5"
 
     asyncio.run(run())
 

@@ -54,13 +54,20 @@ def needs_root() -> None:
 def test_an_ordinary_user_is_as_safe() -> None:
     needs_root()
     outcome = attack_all("--reachable", "--user", str(ORDINARY_UID))
-    assert "uid_drop" not in outcome["in_force"]
+    assert not {"uid_drop", "cgroup"} & set(outcome["in_force"])
     judge(outcome)
 
 
 def test_root_that_gives_up_its_uid_is_as_safe() -> None:
     needs_root()
     judge(attack_all("--reachable"))
+
+
+def test_under_dockers_default_profile_the_truth_is_still_told() -> None:
+    needs_root()
+    outcome = attack_all("--reachable", "--docker")
+    assert set(outcome["in_force"]) == {"no_new_privs", "rlimits", "seccomp", "landlock", "uid_drop"}
+    judge(outcome)
 
 
 @pytest.mark.parametrize("layer", [layer for layer in LEAVES_OPEN if layer != "no_new_privs"])

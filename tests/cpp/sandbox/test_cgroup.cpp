@@ -1,0 +1,190 @@
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <optional>
+#include <string>
+
+#include "check.h"
+#include "core/error.h"
+#include "sandbox/cgroup.h"
+#include "sandbox/scratch.h"
+
+using agentmath::Error;
+using agentmath::sandbox::Cgroup;
+using agentmath::sandbox::CgroupPlaces;
+using agentmath::sandbox::Exists;
+using agentmath::sandbox::FindCgroupPlaces;
+using agentmath::sandbox::ParseOomKills;
+using agentmath::sandbox::ReadText;
+using agentmath::sandbox::RemoveCgroup;
+using agentmath::sandbox::RemoveStaleCgroups;
+using agentmath::sandbox::RemoveTree;
+
+namespace {
+
+constexpr char kMounts[] =
+    "21 1 0:19 / / rw - ext4 /dev/sda rw\n"
+    "30 21 0:25 / /sys/fs/cgroup/memory rw,relatime shared:9 - cgroup cgroup rw,memory\n"
+    "31 21 0:26 /box /sys/fs/cgroup/pids rw,relatime - cgroup none rw,cpuacct,pids\n"
+    "32 21 0:27 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
+
+// As version 2 lays them out: what `given` names is open to groups below `folder`.
+void PretendGroup(const std::string& folder, const std::string& given) {
+  mkdir(folder.c_str(), 0700);
+  std::ofstream(folder + "/cgroup.subtree_control") << given;
+}
+
+// Folders of a pretended version 2: the top, and below it our own group.
+struct Pretended {
+  explicit Pretended(const std::string& given) {
+    char name[] = "/tmp/agentmath-test-XXXXXX";
+    CHECK(mkdtemp(name) != nullptr);
+    top = name;
+    PretendGroup(top, given);
+    PretendGroup(top + "/ours", "");
+    mounts = "32 21 0:27 / " + top + " rw - cgroup2 cgroup2 rw\n";
+  }
+  ~Pretended() { RemoveTree(top); }
+
+  std::string top, mounts;
+};
+
+// Where this machine lets us make groups; nothing where it does not.
+std::optional<CgroupPlaces> RealPlaces() {
+  try {
+    CgroupPlaces places = FindCgroupPlaces();
+    for (const std::string& folder : places.folders()) {
+      if (geteuid() != 0 && access(folder.c_str(), W_OK) != 0) return std::nullopt;
+    }
+    return places;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+// Runs `body` in a child of ours that then waits to be killed; returns when the body is over.
+template <typename Body>
+pid_t InWaitingChild(const Body& body) {
+  int ends[2];
+  CHECK_EQUAL(pipe(ends), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    char word = 'y';
+    try {
+      body();
+    } catch (const std::exception& error) {
+      fprintf(stderr, "%s\n", error.what());
+      word = 'n';
+    }
+    if (write(ends[1], &word, 1) < 1) _exit(1);
+    pause();
+    _exit(0);
+  }
+  char word = 0;
+  CHECK_EQUAL(read(ends[0], &word, 1), 1);
+  close(ends[0]);
+  close(ends[1]);
+  CHECK_EQUAL(word, 'y');
+  return child;
+}
+
+void End(pid_t child) {
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+}
+
+bool IsIn(pid_t pid, const std::string& group) {
+  return ReadText("/proc/" + std::to_string(pid) + "/cgroup").find(group) != std::string::npos;
+}
+
+}  // namespace
+
+TEST(groups_of_version_1_are_found_by_controller_below_what_a_mount_shows) {
+  const CgroupPlaces places =
+      FindCgroupPlaces("4:memory:/jobs/7\n8:pids,cpuacct:/box/in\n0::/x\n", kMounts);
+  CHECK_EQUAL(places.memory, "/sys/fs/cgroup/memory/jobs/7");
+  CHECK_EQUAL(places.pids, "/sys/fs/cgroup/pids/in");
+  CHECK(!places.is_unified);
+  CHECK_EQUAL(places.folders().size(), 2u);
+}
+
+TEST(a_process_at_the_top_of_a_hierarchy_or_above_what_is_shown_stands_at_the_mount) {
+  CHECK_EQUAL(FindCgroupPlaces("4:memory:/\n8:pids:/\n", kMounts).memory, "/sys/fs/cgroup/memory");
+  CHECK_EQUAL(FindCgroupPlaces("4:memory:/../..\n8:pids:/other\n", kMounts).memory,
+              "/sys/fs/cgroup/memory");
+  CHECK_EQUAL(FindCgroupPlaces("4:memory:/\n8:pids:/other\n", kMounts).pids, "/sys/fs/cgroup/pids");
+}
+
+TEST(groups_of_version_2_are_made_beside_us_where_both_controllers_are_given) {
+  const Pretended pretended("cpu memory pids\n");
+  const CgroupPlaces places = FindCgroupPlaces("0::/ours\n", pretended.mounts);
+  CHECK_EQUAL(places.memory, pretended.top);
+  CHECK_EQUAL(places.home, pretended.top + "/ours");
+  CHECK(places.is_unified);
+  CHECK_EQUAL(places.folders().size(), 1u);
+}
+
+TEST(version_2_without_a_controller_is_refused_with_the_place_named) {
+  const Pretended pretended("cpu memory\n");
+  CHECK_THROWS(Error, FindCgroupPlaces("0::/ours\n", pretended.mounts));
+  CHECK_THROWS(Error, FindCgroupPlaces("0::/ours\n", ""));
+  CHECK_THROWS(Error, FindCgroupPlaces("", pretended.mounts));
+  CHECK_THROWS(Error, FindCgroupPlaces("junk\n::::\n\n", "junk - \n - \n- - -\n"));
+}
+
+TEST(ended_processes_are_counted_as_both_versions_write_it) {
+  CHECK_EQUAL(ParseOomKills("oom_kill_disable 0\nunder_oom 1\noom_kill 3\n"), 3u);
+  CHECK_EQUAL(ParseOomKills("low 0\nmax 9\noom 4\noom_kill 12\noom_group_kill 0\n"), 12u);
+  CHECK_THROWS(Error, ParseOomKills("oom_kill_disable 0\n"));
+  CHECK_THROWS(Error, ParseOomKills("oom_kill x\n"));
+  CHECK_THROWS(Error, ParseOomKills(""));
+}
+
+TEST(a_group_holds_its_process_bounds_it_and_is_removed_after_it) {
+  const std::optional<CgroupPlaces> places = RealPlaces();
+  if (!places) return;
+  const pid_t trainer = getpid();
+  const pid_t zygote = InWaitingChild([&] {
+    Cgroup group = Cgroup::Enter(*places, trainer, 3);
+    group.Allow(64 << 20);
+    group.Allow(1 << 20);  // never less
+    CHECK(!group.TakeOomKill());
+    const pid_t first = fork();
+    if (first == 0) _exit(pause());
+    const pid_t second = fork();
+    if (second == 0) _exit(pause());
+    CHECK(first > 0 && second > 0);
+    CHECK(fork() < 0);
+    End(first);
+    End(second);
+  });
+  const std::string name = "agentmath-sandbox-" + std::to_string(trainer) + "-";
+  CHECK(IsIn(zygote, name));
+  const std::string cgroup = ReadText("/proc/" + std::to_string(zygote) + "/cgroup");
+  const std::string outer =
+      cgroup.substr(cgroup.find(name), cgroup.find('/', cgroup.find(name)) - cgroup.find(name));
+  const std::string limit = places->is_unified ? "/memory.max" : "/memory.limit_in_bytes";
+  const std::string inner = places->memory + "/" + outer + "/" + std::to_string(zygote);
+  CHECK_EQUAL(ReadText(inner + limit), std::to_string(64 << 20) + "\n");
+  RemoveStaleCgroups(*places);  // we live
+  CHECK(Exists(inner));
+  End(zygote);
+  RemoveCgroup(zygote);
+  for (const std::string& place : places->folders()) CHECK(!Exists(place + "/" + outer));
+}
+
+TEST(groups_of_a_trainer_that_is_no_more_are_removed_by_whoever_comes_next) {
+  const std::optional<CgroupPlaces> places = RealPlaces();
+  if (!places) return;
+  const std::string outer = "/agentmath-sandbox-" + std::to_string(getpid()) + "-1";
+  for (const std::string& place : places->folders()) {
+    CHECK_EQUAL(mkdir((place + outer).c_str(), 0700), 0);
+    if (!places->is_unified) CHECK_EQUAL(mkdir((place + outer + "/77").c_str(), 0700), 0);
+  }
+  RemoveStaleCgroups(*places);  // our number, but another process's start
+  for (const std::string& place : places->folders()) CHECK(!Exists(place + outer));
+}
