@@ -205,7 +205,8 @@ class Theirs:
         """(seconds, tokens, no stages) of each of count steps; building the trainer is not counted."""
         from datasets import Dataset  # pyright: ignore[reportMissingImports]
         from transformers import TrainerCallback
-        from trl import GRPOConfig, GRPOTrainer  # pyright: ignore[reportMissingImports]
+        from trl.trainer.grpo_config import GRPOConfig
+        from trl.trainer.grpo_trainer import GRPOTrainer
 
         marks: list[float] = []
 

@@ -4,12 +4,15 @@ Shapes: n rows. log w = log prox - log mu per token; every sum and product over 
 w is a constant of the loss: no gradient flows through it. Logarithms are cut at +-MAX_LOG_RATIO before exp.
 
     none            1
-    token_tis       min(w, high)                      IMPALA, section 4.1; Your Efficient RL Framework Secretly Brings
-                                                      You Off-Policy RL Training, "truncated importance sampling"
-    icepop          w inside of [low, high], else 0   Every Step Evolves (Ring-1T), "IcePop"
+    token_tis       min(w, high)
+    icepop          w inside of [low, high], else 0
     sequence_tis    min(product of w, high)
     sequence_mask   the product inside of [low, high], else 0
     geometric_mask  1 where the geometric mean of w lies in [low, high], else 0
+
+Sources: truncation, IMPALA, section 4.1, and Your Efficient RL Framework Secretly Brings You Off-Policy RL Training;
+icepop, Every Step Evolves: Scaling Reinforcement Learning for Trillion-Scale Thinking Model; of sequences, When Speed
+Kills Stability: Demystifying RL Collapse from the Training-Inference Mismatch.
 """
 
 from __future__ import annotations

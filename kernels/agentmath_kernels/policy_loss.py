@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from agentmath_kernels.corrections import Correction, Sequences
+from agentmath_kernels.divergence import Kl
 from agentmath_kernels.head import HeadOutput, Rows, RowTerms, head_loss
-
-MAX_LOG_RATIO = 20.0
-"""|log ratio| beyond it is cut before exp; such a row has no gradient through the ratio."""
+from agentmath_kernels.policy_terms import Formula, Inputs, RowValues, evaluate, with_sequences
+from agentmath_kernels.row_operator import Backend
+from agentmath_kernels.surrogates import MAX_LOG_RATIO, Surrogate
 
 DEFAULT_CHUNK_BYTES = 64 << 20
 
@@ -39,40 +40,6 @@ class PolicyLossOutput:
     """Means over the num_rows, or maxima where the name ends with _max; empty without rows."""
 
 
-class _Inputs(NamedTuple):
-    """Per-row constants, each [n]."""
-
-    advantages: Tensor
-    behaviour: Tensor
-    proximal: Tensor | None
-    scale: Tensor
-
-    def at(self, span: slice) -> _Inputs:
-        proximal = None if self.proximal is None else self.proximal[span]
-        return _Inputs(self.advantages[span], self.behaviour[span], proximal, self.scale[span])
-
-
-class _Clip(NamedTuple):
-    low: float
-    high: float
-    dual: float
-    cap: float
-    on_policy: bool
-
-
-class _Surrogate(NamedTuple):
-    """The policy term of each row and which bounds acted on it, each [c]."""
-
-    objective: Tensor
-    dlogp: Tensor
-    log_mismatch: Tensor
-    clipped_low: Tensor
-    clipped_high: Tensor
-    dual_clipped: Tensor
-    truncated: Tensor | None
-    finite: Tensor
-
-
 def policy_loss(
     hidden: Tensor,
     lm_head_weight: Tensor,
@@ -82,58 +49,63 @@ def policy_loss(
     advantages: Tensor,
     behaviour_logprobs: Tensor,
     num_trainable_tokens: int,
-    clip_low: float,
-    clip_high: float,
-    dual_clip: float,
-    importance_cap: float,
+    surrogate: Surrogate,
+    correction: Correction,
+    kl: Kl | None = None,
     temperature: float = 1.0,
     proximal_logprobs: Tensor | None = None,
     on_policy: bool = False,
+    reference_logprobs: Tensor | None = None,
+    sequences: Tensor | None = None,
     row_weights: Tensor | None = None,
     chunk_bytes: int = DEFAULT_CHUNK_BYTES,
+    backend: Backend = "auto",
 ) -> PolicyLossOutput:
-    """Clipped policy-gradient loss of the rows in mask; logits of [T, V] are never formed.
+    """Policy-gradient loss of the rows in mask; logits of [T, V] are never formed.
 
-    With pi the current weights, prox the proximal policy, mu the behaviour policy, r = pi / prox:
+    With pi the current weights, prox the proximal policy, mu the behaviour policy, ref the reference:
 
-        term = -w max(min(r A, clip(r, 1 - clip_low, 1 + clip_high) A), [A < 0] dual_clip A)
-        w    = min(prox / mu, importance_cap), a constant
+        term = -w surrogate(pi / prox, A) + kl.coef kl(pi, ref)        loss = sum of row_weight term / N
 
-    prox is given by proximal_logprobs; or, with on_policy, it is pi itself held constant (r = 1: the first update
-    after a rollout, which then needs no pass of its own); or, with neither, it is mu and w = 1.
+    prox is given by proximal_logprobs; or, with on_policy, it is pi itself held constant (pi / prox = 1: the first
+    update after a rollout, which then needs no pass of its own); or, with neither, it is mu. w = correction(prox / mu)
+    is a constant, and 1 where prox is mu. Whatever belongs to a sequence needs all its rows in one call; where it
+    needs current log-probs, one more product with the head is made.
 
     Args:
         hidden: [T, D] float32, bfloat16 or float64; lm_head_weight: [V, D]; targets: [T] ids; mask: [T] bool or None.
-        advantages, behaviour_logprobs, proximal_logprobs: [T] float.
-        num_trainable_tokens: the normaliser, counted once over all micro-batches and ranks of the update.
+        advantages, behaviour_logprobs, proximal_logprobs, reference_logprobs: [T] float.
+        num_trainable_tokens: N, counted once over all micro-batches and ranks of the update.
+        sequences: [T] integers, equal for rows of one sequence; only what belongs to a sequence reads them.
         row_weights: [T] factor of each row, for the aggregation modes; None is 1 everywhere (token-mean).
         chunk_bytes: memory for one chunk of logits; about twice as much is used.
 
-    Raises ValueError for shapes that do not fit, ids outside [0, V), a normaliser below 1 or a temperature of 0.
+    Raises ValueError for shapes that do not fit, ids outside [0, V), a normaliser below 1, a temperature of 0, or a
+    formula that lacks one of its inputs.
 
-    Sources: clip, Proximal Policy Optimization Algorithms, section 3; clip-higher and token-mean, DAPO, sections 3.1
-    and 3.3; dual clip, Mastering Complex Control in MOBA Games with Deep RL, "Dual-clip PPO"; proximal and behaviour
-    policy apart, Batch size-invariance for policy optimization, section 3; truncation of w, IMPALA, section 4.1.
+    Sources: surrogates.py, corrections.py and divergence.py; token-mean, DAPO, section 3.3; proximal and behaviour
+    policy apart, Batch size-invariance for policy optimization, section 3.
     """
-    if on_policy and proximal_logprobs is not None:
-        raise ValueError("on_policy takes the current log-probs as proximal; do not give proximal_logprobs as well")
-    rows = Rows.select(hidden, lm_head_weight, targets, mask, temperature=temperature, chunk_bytes=chunk_bytes)
-    given = {"advantages": advantages, "behaviour_logprobs": behaviour_logprobs}
-    if proximal_logprobs is not None:
-        given["proximal_logprobs"] = proximal_logprobs
-    picked = {name: _pick(rows, hidden, values, name) for name, values in given.items()}
-    inputs = _Inputs(
-        picked["advantages"],
-        picked["behaviour_logprobs"],
-        picked.get("proximal_logprobs"),
-        _scale(rows, hidden, row_weights, num_trainable_tokens),
+    _refuse_contradictions(surrogate, kl, on_policy, proximal_logprobs, reference_logprobs)
+    rows = Rows.select(
+        hidden, lm_head_weight, targets, mask, temperature=temperature, chunk_bytes=chunk_bytes, backend=backend
     )
-    clip = _Clip(clip_low, clip_high, dual_clip, importance_cap, on_policy)
+    formula = Formula(surrogate, correction, kl, on_policy)
+    inputs = Inputs(
+        advantages=_pick(rows, hidden, advantages, "advantages"),
+        behaviour=_pick(rows, hidden, behaviour_logprobs, "behaviour_logprobs"),
+        proximal=_pick_given(rows, hidden, proximal_logprobs, "proximal_logprobs"),
+        reference=None if kl is None else _pick_given(rows, hidden, reference_logprobs, "reference_logprobs"),
+        scale=_scale(rows, hidden, row_weights, num_trainable_tokens),
+    )
+    if surrogate.of_sequence or correction.of_sequence:
+        numbered = _numbered(rows, hidden, sequences)
+        inputs = with_sequences(inputs, formula, numbered, lambda: _logprobs_now(hidden, lm_head_weight, rows))
 
     def terms(span: slice, logp: Tensor) -> RowTerms:
-        s = _surrogate(logp, inputs.at(span), clip)
+        values = evaluate(logp, inputs.at(span), formula)
         scale = inputs.scale[span]
-        return RowTerms(-s.objective * scale, -s.dlogp * scale, s.finite)
+        return RowTerms(values.loss * scale, values.dlogp * scale, values.finite)
 
     out = head_loss(hidden, lm_head_weight, rows, terms, want_entropy=True)
     num_rows = int(out.finite.sum())
@@ -143,7 +115,7 @@ def policy_loss(
         entropy=out.entropy,
         num_rows=num_rows,
         num_nonfinite=out.finite.numel() - num_rows,
-        metrics=_metrics(out, _surrogate(out.logprobs, inputs, clip)) if num_rows else {},
+        metrics=_metrics(out, evaluate(out.logprobs, inputs, formula)) if num_rows else {},
     )
 
 
@@ -192,62 +164,52 @@ def token_logprobs(
     """[n] log-probs of the targets, no gradient; all T rows when there is no mask. Shapes as in policy_loss."""
     rows = Rows.select(hidden, lm_head_weight, targets, mask, temperature=temperature, chunk_bytes=chunk_bytes)
 
+    return _logprobs_now(hidden, lm_head_weight, rows)
+
+
+@torch.no_grad()
+def _logprobs_now(hidden: Tensor, lm_head_weight: Tensor, rows: Rows) -> Tensor:
     def terms(_: slice, logp: Tensor) -> RowTerms:
         return RowTerms(logp, logp, logp.isfinite())
 
     return head_loss(hidden, lm_head_weight, rows, terms, want_entropy=False).logprobs
 
 
-def _surrogate(logp: Tensor, inputs: _Inputs, clip: _Clip) -> _Surrogate:
-    advantage, behaviour = inputs.advantages, inputs.behaviour
-    proximal = logp if clip.on_policy else behaviour if inputs.proximal is None else inputs.proximal
-    log_ratio = logp - proximal
-    ratio = log_ratio.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
-    plain = ratio * advantage
-    bound = ratio.clamp(1 - clip.low, 1 + clip.high) * advantage
-    objective = torch.minimum(plain, bound)
-    floor = clip.dual * advantage
-    dual_clipped = (advantage < 0) & (objective < floor)
-    objective = torch.where(dual_clipped, floor, objective)
-    flows = (plain <= bound) & ~dual_clipped & (log_ratio.abs() <= MAX_LOG_RATIO)
-    derivative = torch.where(flows, plain, 0)
-    truncated = None
-    if clip.on_policy or inputs.proximal is not None:
-        weight = (proximal - behaviour).clamp(max=MAX_LOG_RATIO).exp()
-        truncated = weight > clip.cap
-        weight = weight.clamp(max=clip.cap)
-        objective, derivative = objective * weight, derivative * weight
-    # The bounds above would turn an infinite input into an ordinary number, so finiteness is judged on the inputs.
-    finite = advantage.isfinite() & behaviour.isfinite() & proximal.isfinite()
-    return _Surrogate(
-        objective=objective,
-        dlogp=derivative,
-        log_mismatch=(logp if inputs.proximal is None else proximal) - behaviour,
-        clipped_low=(advantage < 0) & (ratio < 1 - clip.low) & ~dual_clipped,
-        clipped_high=(advantage > 0) & (ratio > 1 + clip.high),
-        dual_clipped=dual_clipped,
-        truncated=truncated,
-        finite=finite,
-    )
+def _refuse_contradictions(
+    surrogate: Surrogate, kl: Kl | None, on_policy: bool, proximal: Tensor | None, reference: Tensor | None
+) -> None:
+    if on_policy and proximal is not None:
+        raise ValueError("on_policy takes the current log-probs as proximal; do not give proximal_logprobs as well")
+    if surrogate.from_behaviour and (on_policy or proximal is not None):
+        raise ValueError(f"{type(surrogate).__name__} measures from the behaviour policy: give no other one")
+    if kl is not None and reference is None:
+        raise ValueError(f"a KL penalty ({kl.estimate}) needs reference_logprobs")
 
 
-def _metrics(out: HeadOutput, s: _Surrogate) -> dict[str, float]:
+def _metrics(out: HeadOutput, values: RowValues) -> dict[str, float]:
     rows = out.finite.nonzero().squeeze(1)
-    mismatch = s.log_mismatch[rows].double()
+    mismatch = values.log_mismatch[rows].double()
     # k3 of KL(behaviour || trainer): never negative, small for small differences.
     k3 = torch.expm1(mismatch.clamp(max=MAX_LOG_RATIO)) - mismatch
-    values = {
-        "entropy": out.entropy[rows].double().mean(),
-        "clip_fraction_low": s.clipped_low[rows].double().mean(),
-        "clip_fraction_high": s.clipped_high[rows].double().mean(),
-        "dual_clip_fraction": s.dual_clipped[rows].double().mean(),
-        "mismatch_mean": mismatch.abs().mean(),
-        "mismatch_max": mismatch.abs().max(),
-        "mismatch_k3": k3.mean(),
-    }
-    if s.truncated is not None:
-        values["importance_truncated_fraction"] = s.truncated[rows].double().mean()
-    return dict(zip(values, torch.stack([*values.values()]).tolist(), strict=True))
+    means = {"entropy": out.entropy[rows].double().mean()}
+    means |= {name: acted[rows].double().mean() for name, acted in values.events.items()}
+    means |= {"mismatch_mean": mismatch.abs().mean(), "mismatch_max": mismatch.abs().max(), "mismatch_k3": k3.mean()}
+    if values.kl is not None:
+        means["kl"] = values.kl[rows].double().mean()
+    return dict(zip(means, torch.stack([*means.values()]).tolist(), strict=True))
+
+
+def _numbered(rows: Rows, hidden: Tensor, sequences: Tensor | None) -> Sequences:
+    if sequences is None:
+        raise ValueError("a ratio or weight of sequences needs to know which rows belong together: give sequences")
+    if sequences.shape != hidden.shape[:1]:
+        raise ValueError(f"sequences must be [T] = [{hidden.shape[0]}], got {[*sequences.shape]}")
+    ids, number = sequences.to(hidden.device).index_select(0, rows.index).unique(return_inverse=True)
+    return Sequences(number, ids.numel())
+
+
+def _pick_given(rows: Rows, hidden: Tensor, values: Tensor | None, name: str) -> Tensor | None:
+    return None if values is None else _pick(rows, hidden, values, name)
 
 
 def _pick(rows: Rows, hidden: Tensor, values: Tensor, name: str) -> Tensor:

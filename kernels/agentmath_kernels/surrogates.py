@@ -83,7 +83,7 @@ class Clip:
 class Gspo:
     """Clip with one ratio a sequence: s = exp(mean over its sampled tokens of log r), as s A per token.
 
-    Group Sequence Policy Optimization, section 4.2, in the form of section 4.3, sg[s] pi / sg[pi]: each token's slope
+    Group Sequence Policy Optimization, section 4.1, in the form of section 4.3, sg[s] pi / sg[pi]: each token's slope
     is s A. Under a weight 1 / n per token, n the sequence's tokens, that is exactly the gradient of s A.
     """
 
@@ -122,7 +122,7 @@ class Cispo:
 class Sapo:
     """(4 / tau) sigmoid(tau (r - 1)) A, tau by the sign of A: the gradient fades out where a clip would cut it off.
 
-    Soft Adaptive Policy Optimization, equations 5 and 6. At r = 1 the slope is A, as everywhere else.
+    Soft Adaptive Policy Optimization, "token-level soft gate". At r = 1 the slope is A, as everywhere else.
     """
 
     tau_positive: float = 1.0

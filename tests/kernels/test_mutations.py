@@ -16,8 +16,8 @@ torch = pytest.importorskip("torch")
 
 import loss_laws  # noqa: E402
 from agentmath.algorithms import estimators  # noqa: E402
-from agentmath_kernels import policy_loss as operation  # noqa: E402
 from agentmath_kernels import corrections, divergence, policy_terms, surrogates  # noqa: E402
+from agentmath_kernels import policy_loss as operation  # noqa: E402
 
 Patch = pytest.MonkeyPatch
 module: Any = importlib.import_module("agentmath_kernels.policy_loss")  # the package has a function of that name

@@ -11,58 +11,9 @@ torch = pytest.importorskip("torch")
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
-from agentmath_kernels import head, nll_loss, policy_loss, token_logprobs  # noqa: E402
+from agentmath_kernels import Clip, Correction, head, nll_loss, policy_loss, token_logprobs  # noqa: E402
 from agentmath_kernels.reference import dense_logprobs, nll_loss_reference, policy_loss_reference  # noqa: E402
-
-CLIP: dict[str, Any] = {"clip_low": 0.2, "clip_high": 0.28, "dual_clip": 10.0, "importance_cap": 2.0}
-
-
-def case(
-    seed: int = 0, *, tokens: int = 23, dim: int = 12, vocab: int = 37, scale: float = 1.0, dtype: Any = None
-) -> Any:
-    """Random inputs of one call; behaviour and proximal log-probs lie around the current ones."""
-    g = torch.Generator().manual_seed(seed)
-    dtype = dtype or torch.float64
-    hidden = torch.randn(tokens, dim, generator=g, dtype=torch.float64) * scale
-    weight = torch.randn(vocab, dim, generator=g, dtype=torch.float64)
-    targets = torch.randint(vocab, (tokens,), generator=g)
-    everything = torch.ones(tokens, dtype=torch.bool)
-    logp, _ = dense_logprobs(hidden.to(dtype), weight.to(dtype), targets, everything)
-    noise = lambda s: torch.randn(tokens, generator=g, dtype=torch.float64) * s  # noqa: E731
-    return {
-        "hidden": hidden.to(dtype),
-        "weight": weight.to(dtype),
-        "targets": targets,
-        "mask": torch.rand(tokens, generator=g) < 0.6,
-        "advantages": noise(1.5),
-        "behaviour_logprobs": logp + noise(0.3),
-        "proximal_logprobs": logp + noise(0.3),
-    }
-
-
-def run(op: Any, c: dict[str, Any], **options: Any) -> tuple[Any, Any, Any, Any]:
-    """(output, loss, dHidden, dWeight)."""
-    c = dict(c)
-    hidden = c.pop("hidden").clone().requires_grad_()
-    weight = c.pop("weight").clone().requires_grad_()
-    targets, mask = c.pop("targets"), c.pop("mask")
-    n = options.pop("num_trainable_tokens", max(1, int(mask.sum())))
-    out = op(hidden, weight, targets, mask, num_trainable_tokens=n, **c, **options)
-    loss = out if isinstance(out, torch.Tensor) else out.loss
-    loss.backward()
-    return out, loss.detach(), hidden.grad, weight.grad
-
-
-def without(c: dict[str, Any], *names: str) -> dict[str, Any]:
-    return {k: v for k, v in c.items() if k not in names}
-
-
-def relative(a: Any, b: Any) -> float:
-    return float((a.double() - b.double()).abs().max() / b.double().abs().max().clamp(min=1e-30))
-
-
-def bytes_for(rows: int, vocab: int = 37, itemsize: int = 8) -> int:
-    return rows * vocab * itemsize
+from loss_cases import CLIP, bytes_for, case, relative, run, without  # noqa: E402
 
 
 @pytest.mark.parametrize("policy", ["proximal", "on_policy", "behaviour"])
@@ -83,7 +34,7 @@ def test_loss_and_both_gradients_equal_dense_autograd_in_float64(policy: str, te
 def test_gradient_equals_central_differences_of_the_op_itself() -> None:
     # r is constant in mu and prox, and no bound is near, so differences of the loss see what autograd reports.
     c = case(5, tokens=6, dim=4, vocab=7)
-    wide: dict[str, Any] = {"clip_low": 0.999, "clip_high": 1e6, "dual_clip": 1e6, "importance_cap": 2.0}
+    wide: dict[str, Any] = {"surrogate": Clip(low=0.999, high=1e6, dual=1e6), "correction": Correction(high=2.0)}
     c["mask"][:4] = True
     _, _, dh, dw = run(policy_loss, c, **wide, num_trainable_tokens=4, chunk_bytes=100)
     eps = 1e-6
@@ -144,7 +95,7 @@ def test_one_token_by_hand() -> None:
     hidden = torch.tensor([[1.0]], dtype=torch.float64, requires_grad=True)
     weight = torch.tensor([[0.0], [math.log(3)]], dtype=torch.float64)
     inputs = {"behaviour_logprobs": torch.tensor([math.log(0.25)]), "proximal_logprobs": torch.tensor([math.log(0.5)])}
-    loose: dict[str, Any] = {"clip_low": 0.9, "clip_high": 9.0, "dual_clip": 10.0, "importance_cap": 1.5}
+    loose: dict[str, Any] = {"surrogate": Clip(low=0.9, high=9.0), "correction": Correction(high=1.5)}
     target, mask = torch.tensor([1]), torch.tensor([True])
     out = policy_loss(
         hidden, weight, target, mask, advantages=torch.tensor([2.0]), num_trainable_tokens=1, **inputs, **loose

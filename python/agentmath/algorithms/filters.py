@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from agentmath.algorithms.resampling import resample
 from agentmath.config.algorithm import AlgorithmSection
 from agentmath.core.errors import TrainingError
 from agentmath.core.types import INFRASTRUCTURE_ENDS, Group, Trajectory
@@ -17,11 +18,13 @@ class Kept:
     groups: list[Group]
     counts: dict[str, int]
     """groups_in, groups_kept, samples_failed (trajectories lost to the infrastructure), groups_failed (too few
-    survivors), groups_all_correct and groups_all_wrong (dropped by dynamic sampling)."""
+    survivors), groups_all_correct and groups_all_wrong (dropped by dynamic sampling); samples_resampled (left out of
+    kept groups by resampling) where samples are resampled at all."""
 
 
-def keep(groups: Sequence[Group], section: AlgorithmSection, *, min_survivors: int = 2) -> Kept:
-    """Drop failed samples, then groups with fewer than min_survivors left, then groups that teach nothing.
+def keep(groups: Sequence[Group], section: AlgorithmSection, *, min_survivors: int = 2, seed: int = 0) -> Kept:
+    """Drop failed samples, then groups with fewer than min_survivors left, then groups that teach nothing; of what is
+    left take section.resample_to samples a group, if that is set. seed is the run's.
 
     Dynamic sampling looks at accuracy, never at the total reward: a tool bonus makes all-correct groups unequal, and
     they would then train on the number of calls alone (DAPO, section 3.2, with the metric "acc").
@@ -29,7 +32,7 @@ def keep(groups: Sequence[Group], section: AlgorithmSection, *, min_survivors: i
     Raises TrainingError for an unfinished or, among the survivors, an unscored trajectory.
     """
     names = ("samples_failed", "groups_failed", "groups_all_correct", "groups_all_wrong")
-    counts: dict[str, int] = dict.fromkeys(names, 0)
+    counts: dict[str, int] = dict.fromkeys((*names, "samples_resampled") if section.resample_to else names, 0)
     kept: list[Group] = []
     for group in groups:
         survivors = [t for t in group.trajectories if not _failed(t)]
@@ -42,7 +45,12 @@ def keep(groups: Sequence[Group], section: AlgorithmSection, *, min_survivors: i
         if verdict is not None:
             counts[verdict] += 1
             continue
-        kept.append(Group(task=group.task, ordinal=group.ordinal, trajectories=survivors) if lost else group)
+        chosen = survivors
+        if section.resample_to:
+            chosen = resample(survivors, section.resample_to, seed=(seed, group.ordinal))
+            counts["samples_resampled"] += len(survivors) - len(chosen)
+        unchanged = len(chosen) == len(group.trajectories)
+        kept.append(group if unchanged else Group(task=group.task, ordinal=group.ordinal, trajectories=chosen))
     return Kept(groups=kept, counts={"groups_in": len(groups), "groups_kept": len(kept), **counts})
 
 

@@ -56,7 +56,8 @@ def framework() -> Callable[[Case], Answer]:
     """Answers by one trainer over a tiny model. Raises ConfigError when TRL is not installed."""
     try:
         from datasets import Dataset
-        from trl import GRPOConfig, GRPOTrainer  # pyright: ignore[reportMissingImports]
+        from trl.trainer.grpo_config import GRPOConfig
+        from trl.trainer.grpo_trainer import GRPOTrainer
     except ImportError as fault:
         raise ConfigError(
             f"TRL cannot be imported ({fault}): install it beside agentmath with pip install 'agentmath[bench]'"
@@ -87,6 +88,7 @@ def framework() -> Callable[[Case], Answer]:
             args=config,
             train_dataset=Dataset.from_dict({"prompt": ["1"]}),
         )
+    assert trainer.model is not None
     trainer.model.train()
     return lambda case: _loss(trainer, case) if case.kind == "loss" else _advantages(trainer, case)
 

@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 
 from agentmath.algorithms import losses
+from agentmath.algorithms.objectives import correction_of, kl_of, surrogate_of
 from agentmath.config.algorithm import AlgorithmSection
 from agentmath.config.training import TrainingSection
+from agentmath.core.errors import TrainingError
 from agentmath.core.types import Microbatch, StepMetrics, TrainingSample
 from agentmath.training.optim import Optimizer, learning_rate_at
 from agentmath.training.packing import pack, split_updates
@@ -60,27 +62,32 @@ def train_step(
     *,
     step: int,
     version: int | None = None,
+    reference: TrainedPolicy | None = None,
 ) -> StepMetrics:
     """Make training.updates_per_step updates from the samples of one rollout.
 
     Each update divides by the trainable tokens of all its samples; those with advantage 0 are counted and not
-    forwarded. The first update takes its own log-probs as the proximal ones; for the later ones they are computed
-    before any weight moves. So the importance weight between proximal and behaviour policy acts whether the two differ
-    by staleness or by the arithmetic of another engine.
+    forwarded, unless a KL penalty has something to say about them. The first update takes its own log-probs as the
+    proximal ones; for the later ones they are computed before any weight moves. So the importance weight between
+    proximal and behaviour policy acts whether the two differ by staleness or by the arithmetic of another engine.
 
-    version is the weights' own, for the staleness metrics. Raises TrainingError for a non-finite update if
-    training.nonfinite is "raise".
+    version is the weights' own, for the staleness metrics; reference is what a KL penalty is measured from. Raises
+    TrainingError for a non-finite update if training.nonfinite is "raise", and for a penalty without a reference.
     """
+    if settings.algorithm.kl != "none" and reference is None:
+        raise TrainingError(f"algorithm.kl = {settings.algorithm.kl!r} needs a reference policy, and none was given")
     updates = [_plan(part, settings) for part in split_updates(samples, settings.training.updates_per_step)]
     values = _counts(samples, updates, version)
     active = [(number, u) for number, u in enumerate(updates) if u.microbatches]
     if not active:
         return StepMetrics(values=values, skipped="no sample has an advantage other than 0")
-    proximal = {n: _proximal_pass(policy, u, settings) for n, u in active[1:]}
+    later = [] if surrogate_of(settings.algorithm).from_behaviour else active[1:]
+    proximal = {n: _logprob_pass(policy, u, settings) for n, u in later}
     nonfinite = NonfinitePolicy(action=settings.training.nonfinite, folder=settings.inspection_folder)
     reports: list[UpdateReport] = []
     for number, u in active:
-        loss_of = _Loss(u.totals, settings, proximal.get(number))
+        anchors = None if reference is None else _logprob_pass(reference, u, settings)
+        loss_of = _Loss(u.totals, settings, proximal.get(number), anchors)
         report = run_update(policy, optimizer, u.microbatches, loss_of, step=step)
         nonfinite.handle(report, u.microbatches, name=f"step {step} update {number}".replace(" ", "-"))
         reports.append(report)
@@ -93,11 +100,19 @@ def train_step(
 class _Loss:
     """policy_loss with one update's constants filled in."""
 
-    def __init__(self, totals: losses.Totals, settings: StepSettings, proximal: list[Tensor] | None) -> None:
-        self.totals, self.settings, self.proximal = totals, settings, proximal
+    def __init__(
+        self,
+        totals: losses.Totals,
+        settings: StepSettings,
+        proximal: list[Tensor] | None,
+        reference: list[Tensor] | None,
+    ) -> None:
+        self.totals, self.settings, self.proximal, self.reference = totals, settings, proximal, reference
+        self.surrogate = surrogate_of(settings.algorithm)
+        self.correction, self.kl = correction_of(settings.algorithm), kl_of(settings.algorithm)
 
     def __call__(self, hidden: Tensor, head: Tensor, batch: Batch) -> PolicyLossOutput:
-        samples, algorithm = batch.microbatch.samples, self.settings.algorithm
+        samples = batch.microbatch.samples
         return policy_loss(
             hidden,
             head,
@@ -106,14 +121,15 @@ class _Loss:
             advantages=batch.spread([s.advantage for s in samples]),
             behaviour_logprobs=batch.behaviour_logprobs,
             proximal_logprobs=None if self.proximal is None else self.proximal[batch.index],
-            on_policy=self.proximal is None,
+            on_policy=self.proximal is None and not self.surrogate.from_behaviour,
+            reference_logprobs=None if self.reference is None else self.reference[batch.index],
+            sequences=batch.sample_of_target,
             row_weights=batch.spread(self._weights(batch)),
             num_trainable_tokens=self.totals.num_trainable_tokens,
             temperature=self.settings.temperature,
-            clip_low=algorithm.clip_low,
-            clip_high=algorithm.clip_high,
-            dual_clip=algorithm.dual_clip,
-            importance_cap=algorithm.importance_cap,
+            surrogate=self.surrogate,
+            correction=self.correction,
+            kl=self.kl,
             chunk_bytes=self.settings.training.loss_chunk_bytes,
         )
 
@@ -129,17 +145,17 @@ class _Loss:
 
 
 def _plan(samples: Sequence[TrainingSample], settings: StepSettings) -> _Update:
-    moving = [s for s in samples if s.advantage != 0]
+    moving = [s for s in samples if s.advantage != 0 or settings.algorithm.kl != "none"]
     return _Update(
         microbatches=pack(moving, settings.training.tokens_per_microbatch),
         totals=losses.count(token_counts(samples), [prompt_of(s) for s in samples]),
-        num_zero_advantage=len(samples) - len(moving),
+        num_zero_advantage=sum(s.advantage == 0 for s in samples),
     )
 
 
 @torch.no_grad()
-def _proximal_pass(policy: TrainedPolicy, update: _Update, settings: StepSettings) -> list[Tensor]:
-    """[n] log-probs of each micro-batch's targets under the present weights."""
+def _logprob_pass(policy: TrainedPolicy, update: _Update, settings: StepSettings) -> list[Tensor]:
+    """[n] log-probs of each micro-batch's targets under the present weights of a policy."""
     result: list[Tensor] = []
     for index, microbatch in enumerate(update.microbatches):
         batch = as_tensors(microbatch, index, policy.device)

@@ -16,8 +16,10 @@ from agentmath.core.types import Microbatch  # noqa: E402
 from agentmath.training.optim import Optimizer  # noqa: E402
 from agentmath.training.step import train_step  # noqa: E402
 from agentmath.training.update import as_tensors  # noqa: E402
+from agentmath_kernels import Clip, Correction  # noqa: E402
 from agentmath_kernels.reference import policy_loss_reference  # noqa: E402
 
+FORMULA: dict[str, Any] = {"surrogate": Clip(low=0.2, high=0.28, dual=10.0), "correction": Correction(high=2.0)}
 CPU = torch.device("cpu")
 
 
@@ -61,7 +63,7 @@ def dense_gradient(tiny: Any, samples: Any, weights: list[float], total: int, **
             row_weights=torch.full((n,), w, dtype=torch.float64),
             num_trainable_tokens=total,
             on_policy=True,
-            **{"clip_low": 0.2, "clip_high": 0.28, "dual_clip": 10.0, "importance_cap": 2.0, **options},
+            **{**FORMULA, **options},
         )
     loss.backward()
     return {n: p.grad for n, p in policy.named_parameters()}
@@ -202,10 +204,7 @@ def test_later_updates_are_measured_against_the_policy_before_the_first(tiny: An
             behaviour_logprobs=torch.tensor(s.behaviour_logprobs[1:]).double(),
             proximal_logprobs=old.gather(1, ids[1:, None])[:, 0],
             num_trainable_tokens=counted(second),
-            clip_low=0.2,
-            clip_high=0.28,
-            dual_clip=10.0,
-            importance_cap=2.0,
+            **FORMULA,
         )
     for p in moved.parameters():
         p.grad = None

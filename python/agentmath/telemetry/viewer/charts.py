@@ -74,7 +74,7 @@ RL_CHARTS = (
     Chart(
         title="Clip share",
         help="Tokens whose ratio or importance weight met its bound; 0 with one update per step.",
-        names=r"(dual_)?clip_.*|importance_truncated_.*",
+        names=r"(dual_)?clip_.*|importance_(truncated|masked)_.*",
         unit="share",
     ),
     Chart(
