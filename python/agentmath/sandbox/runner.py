@@ -13,6 +13,7 @@ import builtins
 import io
 import linecache
 import os
+import select
 import struct
 import sys
 import traceback
@@ -24,6 +25,8 @@ FINISHED, EXCEPTION, MEMORY, EXIT = range(4)
 
 _COMMAND = struct.Struct("<IBBQII")
 """csrc/sandbox/frame.h: sequence, is final, is seeded, seed, bytes of code, bytes of input."""
+_REHEARSAL = "<rehearsal>"
+_REHEARSED = b"def double(x): return 2 * x\nprint(f'{double(1)}', [x for x in range(3)], file=out)"
 _MAX_VALUE_CHARACTERS = 8000
 _MAX_ERROR_CHARACTERS = 2000
 _MAX_TRACEBACK_FRAMES = 24
@@ -46,6 +49,8 @@ def serve(channel: int, encode_report: EncodeReport) -> NoReturn:
     module = types.ModuleType("__main__")
     module.__dict__["__builtins__"] = builtins
     sys.modules["__main__"] = module
+    if not select.select([channel], [], [], 0)[0]:
+        rehearse(encode_report)
     while True:
         header = _read_exactly(channel, _COMMAND.size)
         if header is None:
@@ -68,6 +73,16 @@ def serve(channel: int, encode_report: EncodeReport) -> NoReturn:
         _write_all(channel, encode_report(end.outcome, sequence, end.exit_code, value, _utf8(end.error)))
         if is_final:
             os._exit(end.exit_code)
+
+
+def rehearse(encode_report: EncodeReport) -> None:
+    """Run a block of our own and drop all that it made. A child copies a page of the zygote's memory when it first
+    writes to it: those that every block writes to are copied while nobody waits for one."""
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="backslashreplace", line_buffering=True)
+    end = run_block(_REHEARSED, namespace={"__builtins__": builtins, "out": out}, name=_REHEARSAL)
+    linecache.cache.pop(_REHEARSAL, None)
+    _flush()
+    encode_report(end.outcome, 0, end.exit_code, None, b"")
 
 
 def _seed(seed: int) -> None:

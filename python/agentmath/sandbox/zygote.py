@@ -37,6 +37,9 @@ _WARM_MODULES = (
 )
 """Cheap to hold and often imported. Not among them: random and threading, whose handlers run after every fork."""
 
+_REHEARSALS = 32
+"""The interpreter rewrites code that has run some times for speed: better once here than in every child."""
+
 
 def serve(control: socket.socket, core: Any, setup: dict[str, Any]) -> NoReturn:
     """Answer the supervisor's set-up message, then fork and reap until it is gone."""
@@ -76,6 +79,8 @@ def _prepare(core: Any, setup: dict[str, Any]) -> tuple[isolation.Isolation, dic
     _furnish()
     if entered.has("seccomp"):  # so no snippet can have a second process
         semaphores.install()
+    for _ in range(_REHEARSALS):
+        runner.rehearse(core.encode_report)
     atexit._clear()  # what imports registered is not for children, which leave as an interpreter would
     gc.collect()
     gc.freeze()

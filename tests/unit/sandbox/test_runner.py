@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import linecache
 from typing import Any
 
 import pytest
 
 from agentmath.sandbox import runner
+from agentmath.sandbox.local import LocalSandbox
 from agentmath.sandbox.runner import BlockEnd, run_block
 
 
@@ -85,3 +87,24 @@ def test_a_memory_error_is_told_apart() -> None:
 def test_code_that_cannot_be_encoded_is_an_exception() -> None:
     end = run_block(b"'\xed\xa0\x80'", namespace={}, name="<snippet 1>")
     assert end.outcome == runner.EXCEPTION
+
+
+def test_a_rehearsal_leaves_nothing_for_the_first_block_to_find(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    reports: list[tuple[object, ...]] = []
+    monkeypatch.setattr(linecache, "cache", {})
+
+    def encode(*report: object) -> bytes:
+        reports.append(report)
+        return b""
+
+    runner.rehearse(encode)
+    assert reports == [(runner.FINISHED, 0, 0, None, b"")]
+    assert linecache.cache == {}
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_fresh_child_has_an_empty_namespace(sandbox: LocalSandbox) -> None:
+    result = sandbox.execute_blocking("sorted(name for name in globals() if not name.startswith('__'))")
+    assert result.value == "[]"

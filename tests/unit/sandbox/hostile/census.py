@@ -58,6 +58,20 @@ class Census:
             cgroups=_cgroup_folders(),
         )
 
+    @classmethod
+    def take_when_settled(cls) -> Census:
+        """Counted when two counts in a row agree: another sandbox that stands open may still be forking."""
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        last = cls.take()
+        while True:
+            time.sleep(0.1)
+            now = cls.take()
+            if (now.processes, now.num_descriptors) == (last.processes, last.num_descriptors):
+                return now
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"processes still come and go: {sorted(now.processes ^ last.processes)}")
+            last = now
+
     def leftovers(self) -> dict[str, object]:
         """What is there now and was not then, after a wait for what is only slow to go."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
@@ -71,7 +85,7 @@ class Census:
     def _difference(self) -> dict[str, object]:
         now = Census.take()
         found: dict[str, object] = {
-            "processes": [describe(pid) for pid in now.processes - self.processes],
+            "processes": [describe(pid) for pid in now.processes - self.processes - self._of_others()],
             "files": [path for path in now.files - self.files if not _belongs_to_a_living_sandbox(path)],
             "cgroups": [path for path in now.cgroups - self.cgroups if not _belongs_to_another(path)],
             "mounts": sorted(now.mounts - self.mounts),
@@ -79,6 +93,12 @@ class Census:
             "threads": max(0, now.num_threads - self.num_threads),
         }
         return {name: what for name, what in found.items() if what}
+
+    def _of_others(self) -> set[int]:
+        """What children of ours that were there before have made since. Another sandbox may stand open meanwhile, whose
+        zygote forks when it likes; what it leaves is found by whoever closes it. Orphans come to us, not to them."""
+        own = children_by_parent()[os.getpid()]
+        return {below for pid in own if pid in self.processes for below in descendants(pid)}
 
 
 def _mounts() -> frozenset[str]:

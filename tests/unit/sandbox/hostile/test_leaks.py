@@ -50,7 +50,7 @@ async def comes_true(condition: Callable[[], bool]) -> bool:
 @pytest.fixture
 def census() -> Iterator[Census]:
     """Nothing may be left of what the test did."""
-    before = Census.take()
+    before = Census.take_when_settled()
     yield before
     assert before.leftovers() == {}
 
