@@ -14,7 +14,7 @@ from torch import Tensor
 
 from agentmath_kernels.corrections import Correction, Sequences
 from agentmath_kernels.divergence import Kl
-from agentmath_kernels.head import HeadOutput, Rows, RowTerms, head_loss
+from agentmath_kernels.head import HeadOutput, Rows, RowTerms, head_logprobs, head_loss
 from agentmath_kernels.policy_terms import Formula, Inputs, RowValues, evaluate, with_sequences
 from agentmath_kernels.row_operator import Backend
 from agentmath_kernels.surrogates import MAX_LOG_RATIO, Surrogate
@@ -100,7 +100,7 @@ def policy_loss(
     )
     if surrogate.of_sequence or correction.of_sequence:
         numbered = _numbered(rows, hidden, sequences)
-        inputs = with_sequences(inputs, formula, numbered, lambda: _logprobs_now(hidden, lm_head_weight, rows))
+        inputs = with_sequences(inputs, formula, numbered, lambda: _logprobs_of(hidden, lm_head_weight, rows))
 
     def terms(span: slice, logp: Tensor) -> RowTerms:
         values = evaluate(logp, inputs.at(span), formula)
@@ -151,7 +151,6 @@ def nll_loss(
     )
 
 
-@torch.no_grad()
 def token_logprobs(
     hidden: Tensor,
     lm_head_weight: Tensor,
@@ -163,16 +162,12 @@ def token_logprobs(
 ) -> Tensor:
     """[n] log-probs of the targets, no gradient; all T rows when there is no mask. Shapes as in policy_loss."""
     rows = Rows.select(hidden, lm_head_weight, targets, mask, temperature=temperature, chunk_bytes=chunk_bytes)
-
-    return _logprobs_now(hidden, lm_head_weight, rows)
+    return _logprobs_of(hidden, lm_head_weight, rows)
 
 
 @torch.no_grad()
-def _logprobs_now(hidden: Tensor, lm_head_weight: Tensor, rows: Rows) -> Tensor:
-    def terms(_: slice, logp: Tensor) -> RowTerms:
-        return RowTerms(logp, logp, logp.isfinite())
-
-    return head_loss(hidden, lm_head_weight, rows, terms, want_entropy=False).logprobs
+def _logprobs_of(hidden: Tensor, lm_head_weight: Tensor, rows: Rows) -> Tensor:
+    return head_logprobs(hidden, lm_head_weight, rows, want_entropy=False)[0]
 
 
 def _refuse_contradictions(

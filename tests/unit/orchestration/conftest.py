@@ -1,11 +1,9 @@
-"""Real data, and one sandbox for all rows of a module."""
+"""One sandbox for all rows of a module."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +13,6 @@ from agentmath.data.files import Row
 from agentmath.orchestration.replay import Played, play, read_play
 from agentmath.sandbox.local import limits_of, open_sandbox
 
-ROOT = Path(__file__).parents[3]
 Replay = Callable[[list[dict[str, Any]]], list[Played]]
 
 
@@ -34,16 +31,3 @@ def replay() -> Iterator[Replay]:
             yield lambda rows: runner.run(all_of(rows))
         finally:
             runner.run(sandbox.close())
-
-
-@pytest.fixture
-def real_file() -> Callable[[str], Path]:
-    """Path of a real data file; the test skips where it is absent."""
-
-    def path(name: str) -> Path:
-        folder = Path(os.environ.get("AGENTMATH_TEST_DATA", ROOT.parent / "shared/data"))
-        if not (folder / name).exists():
-            pytest.skip(f"{name} is not in {folder}: set AGENTMATH_TEST_DATA to a folder that has it")
-        return folder / name
-
-    return path
