@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -51,6 +52,15 @@ def zygotes_of(trainer: int) -> list[int]:
     return sorted(found)
 
 
+def end_zygote(zygote: int) -> None:
+    """Kill a zygote and wait for all of its children: each may still answer until the kernel's signal reaches it."""
+    os.kill(zygote, signal.SIGKILL)
+    deadline = time.monotonic() + 20
+    while left := processes_of_session(zygote):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.01)
+
+
 def open_descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
@@ -79,6 +89,11 @@ def processes_of_session_fixture() -> Callable[[int], list[int]]:
 @pytest.fixture(name="zygotes_of")
 def zygotes_of_fixture() -> Callable[[int], list[int]]:
     return zygotes_of
+
+
+@pytest.fixture(name="end_zygote")
+def end_zygote_fixture() -> Callable[[int], None]:
+    return end_zygote
 
 
 @pytest.fixture

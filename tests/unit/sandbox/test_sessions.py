@@ -226,15 +226,12 @@ def test_unknown_sessions_are_lost_and_closing_them_is_harmless(sandbox: LocalSa
 
 
 def test_state_lost_through_our_fault_is_an_infrastructure_failure(
-    sandbox: LocalSandbox, zygotes_of: Callable[[int], list[int]]
+    sandbox: LocalSandbox, zygotes_of: Callable[[int], list[int]], end_zygote: Callable[[int], None]
 ) -> None:
     async def body(session: str) -> None:
         await sandbox.execute("x = 1", session=session)
-        killed = zygotes_of(os.getpid())
-        for zygote in killed:
-            os.kill(zygote, signal.SIGKILL)
-        while set(killed) & set(zygotes_of(os.getpid())):
-            await asyncio.sleep(0.01)
+        for zygote in zygotes_of(os.getpid()):
+            end_zygote(zygote)
         for _ in range(2):
             result = await sandbox.execute("x", session=session)
             assert (result.status, result.is_infrastructure_failure) == (ToolStatus.SANDBOX_ERROR, True)
