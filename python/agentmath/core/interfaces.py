@@ -70,8 +70,9 @@ class Sandbox(Protocol):
         """Run code, in the named session's namespace if one is given. Never raises for what the code did."""
         ...
 
-    async def open_session(self) -> str:
-        """A session whose variables live over several executions."""
+    async def open_session(self, *, seed: int | None = None) -> str:
+        """A session whose variables live over several executions. What its programs draw at random is a function of
+        seed; without one it is fresh."""
         ...
 
     async def close_session(self, session: str) -> None:
@@ -89,8 +90,8 @@ class Tool(Protocol):
     @property
     def name(self) -> str: ...
 
-    async def open(self) -> str:
-        """Start a session for one trajectory."""
+    async def open(self, *, seed: int) -> str:
+        """Start a session for one trajectory. Opened again with the same seed, the same calls draw the same numbers."""
         ...
 
     async def run(self, call: ToolCall, session: str) -> ToolResult:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from agentmath.core.interfaces import Agent, Tokenizer, Tool
+from agentmath.core.seeds import derive_seed
 from agentmath.core.types import (
     Completion,
     Demonstration,
@@ -60,7 +61,7 @@ async def _run_programs(
     if len(demonstration.turns) == 1 or demonstration.outputs:
         return demonstration
     outputs: list[str] = []
-    session = await tool.open()
+    session = await tool.open(seed=derive_seed(demonstration.task.id))
     try:
         for turn in demonstration.turns[:-1]:
             ids = tokenizer.encode(turn, allow_special=True)

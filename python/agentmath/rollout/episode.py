@@ -9,7 +9,6 @@ step with newer weights. An infrastructure failure ends it with StopReason.ERROR
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,6 +17,7 @@ import numpy as np
 from agentmath.config.rollout import RolloutSection
 from agentmath.core.errors import EngineError, SandboxError
 from agentmath.core.interfaces import Action, Agent, RolloutEngine, Tool
+from agentmath.core.seeds import derive_seed
 from agentmath.core.types import (
     Completion,
     Sampling,
@@ -57,6 +57,7 @@ class Pass:
 
     session: int
     """The engine's key of this trajectory."""
+    tool_seed: int
     tool_session: str | None = None
     num_sampled_tokens: int = 0
     num_tool_calls: int = 0
@@ -68,9 +69,16 @@ class Pass:
 
 def request_seed(stage: Stage, trajectory: Trajectory) -> int:
     """63-bit seed of the next request: a function of who it is and how far it got, never of when it ran."""
-    who = (stage.seed, stage.purpose, trajectory.ordinal, trajectory.sample_index, trajectory.num_sampled_tokens)
-    digest = hashlib.blake2b("/".join(map(str, who)).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") >> 1
+    return derive_seed(*_name(stage, trajectory), trajectory.num_sampled_tokens)
+
+
+def tool_seed(stage: Stage, trajectory: Trajectory) -> int:
+    """63-bit seed of the trajectory's tool session: programs that are run again draw the same numbers again."""
+    return derive_seed(*_name(stage, trajectory), "tool")
+
+
+def _name(stage: Stage, trajectory: Trajectory) -> tuple[int, str, int, int]:
+    return stage.seed, stage.purpose, trajectory.ordinal, trajectory.sample_index
 
 
 def engine_session(trajectory: Trajectory) -> int:
@@ -81,7 +89,7 @@ def engine_session(trajectory: Trajectory) -> int:
 async def run_pass(trajectory: Trajectory, stage: Stage, *, step: int) -> None:
     """Carry the trajectory on until it is finished or a segment bound is reached."""
     first_turn = len(trajectory.turns)
-    state = Pass(session=engine_session(trajectory))
+    state = Pass(session=engine_session(trajectory), tool_seed=tool_seed(stage, trajectory))
     trajectory.stop_reason = None
     try:
         while trajectory.stop_reason is None:
@@ -121,7 +129,7 @@ async def run_all(trajectories: Sequence[Trajectory], stage: Stage, *, step: int
 
 async def _open_tool(trajectory: Trajectory, tool: Tool, state: Pass) -> None:
     """A session in which the programs of earlier passes were run again, so that their variables are there."""
-    state.tool_session = await tool.open()
+    state.tool_session = await tool.open(seed=state.tool_seed)
     for turn in trajectory.turns:
         if turn.call is not None and turn.result is not None:
             await _run(turn.call, tool, state)
@@ -136,7 +144,7 @@ async def _run(call: ToolCall, tool: Tool, state: Pass) -> ToolResult:
     result = await tool.run(call, state.tool_session)
     if result.status is ToolStatus.SESSION_LOST:
         await tool.close(state.tool_session)
-        state.tool_session = await tool.open()
+        state.tool_session = await tool.open(seed=state.tool_seed)
         result = await tool.run(call, state.tool_session)
     if result.is_infrastructure_failure:
         raise SandboxError(f"a tool call ended with {result.status.value}: {result.error or 'no detail given'}")

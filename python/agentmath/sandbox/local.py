@@ -86,6 +86,8 @@ class LocalSandbox:
         self._started: asyncio.Future[None] | None = None
         self._calls: dict[int, asyncio.Future[ToolResult]] = {}
         self._closings: dict[int, asyncio.Future[None]] = {}
+        self._session_seeds: dict[int, int] = {}
+        """Of sessions that have not run anything."""
         _allow_many_descriptors()
         try:
             self._supervisor = _C.sandbox.Supervisor(
@@ -170,16 +172,20 @@ class LocalSandbox:
             raise SandboxError(answer[2])
         return self._result(*answer[1:])
 
-    async def open_session(self) -> str:
-        """A new session; its process is made by the first execution."""
+    async def open_session(self, *, seed: int | None = None) -> str:
+        """A new session; its process is made by the first execution, which takes the seed. See core.interfaces."""
         self._check_usable()
-        return f"{_SESSION}{self._supervisor.open_session()}"
+        number = self._supervisor.open_session()
+        if seed is not None:
+            self._session_seeds[number] = seed
+        return f"{_SESSION}{number}"
 
     async def close_session(self, session: str) -> None:
         """End a session; returns when its process is gone. Unknown sessions are ignored."""
         if self._is_closed or self._failure is not None:
             return
         loop = self._attach()
+        self._session_seeds.pop(_session_number(session), None)
         number = self._supervisor.close_session(_session_number(session))
         future = self._closings[number] = loop.create_future()
         watchdog = loop.call_later(_CLOSE_SECONDS, self._give_up, future)
@@ -225,11 +231,13 @@ class LocalSandbox:
         is_awaited: bool,
     ) -> int:
         self._check_usable()
+        name = 0 if session is None else _session_number(session)
+        seed = self._session_seeds.pop(name, None) if seed is None else seed
         return self._supervisor.submit(
             code.encode("utf-8", "surrogatepass"),
             stdin,
             _bounds(limits),
-            session=0 if session is None else _session_number(session),
+            session=name,
             seed=None if seed is None else seed % (1 << 64),
             is_awaited=is_awaited,
         )

@@ -86,13 +86,54 @@ def rehearse(encode_report: EncodeReport) -> None:
 
 
 def _seed(seed: int) -> None:
-    """Make this block's randomness a function of the seed, the system's own source included."""
+    """Make this block's randomness a function of the seed, the system's own source included.
+
+    Importing random takes longer than most blocks: where it is not loaded yet, it is seeded when it is.
+    """
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _SeedsRandom)]
+    if "random" in sys.modules:
+        _seed_random(seed)
+    else:
+        sys.meta_path.insert(0, _SeedsRandom(seed))
+        os.urandom = _urandom
+
+
+class _SeedsRandom:
+    """An import hook that seeds random as soon as it is loaded."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def find_spec(self, name: str, path: object, target: object = None) -> Any:
+        if name != "random":
+            return None
+        sys.meta_path.remove(self)
+        spec = next((found for f in sys.meta_path if (found := f.find_spec(name, path, target)) is not None), None)  # type: ignore[arg-type]
+        loader: Any = spec and spec.loader
+        if loader is not None:
+            load = loader.exec_module
+
+            def load_and_seed(module: types.ModuleType) -> None:
+                load(module)
+                _seed_random(self._seed)
+
+            loader.exec_module = load_and_seed
+        return spec
+
+
+def _urandom(size: int, /) -> bytes:
+    """Stands in for os.urandom until random is loaded and seeded, which replaces it."""
     import random
 
+    return random.randbytes(size) if os.urandom is _urandom else os.urandom(size)
+
+
+def _seed_random(seed: int) -> None:
+    random: Any = sys.modules["random"]
     source = random.Random(seed)
     random.seed(source.getrandbits(64))
     os.urandom = source.randbytes
-    setattr(random, "_urandom", source.randbytes)  # noqa: B010 (secrets takes it from there)
+    random._urandom = source.randbytes  # secrets takes it from there
     if "numpy.random" in sys.modules:
         sys.modules["numpy.random"].seed(source.getrandbits(32))
 

@@ -16,8 +16,8 @@ class CodeTool:
     limits: Limits
     name: str = "code"
 
-    async def open(self) -> str:
-        return await self.sandbox.open_session()
+    async def open(self, *, seed: int) -> str:
+        return await self.sandbox.open_session(seed=seed)
 
     async def run(self, call: ToolCall, session: str) -> ToolResult:
         return await self.sandbox.execute(call.source, limits=self.limits, session=session)

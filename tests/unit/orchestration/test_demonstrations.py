@@ -23,7 +23,7 @@ class Shouting:
     name: str = "code"
     num_open: int = 0
 
-    async def open(self) -> str:
+    async def open(self, *, seed: int) -> str:
         self.num_open += 1
         return "s"
 

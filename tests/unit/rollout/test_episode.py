@@ -27,7 +27,7 @@ from agentmath.core.types import (
 from agentmath.formats.dialect import Dialect
 from agentmath.formats.dialects import DIALECTS
 from agentmath.rollout.collector import Collector
-from agentmath.rollout.episode import MAX_PAUSES_IN_A_ROW, Stage, request_seed, run_all, run_pass
+from agentmath.rollout.episode import MAX_PAUSES_IN_A_ROW, Stage, request_seed, run_all, run_pass, tool_seed
 from characters import CharTokenizer
 
 
@@ -80,12 +80,14 @@ class EchoTool:
 
     name: str = "code"
     calls: list[str] = field(default_factory=list)
+    seeds: list[int] = field(default_factory=list)
     num_open: int = 0
     status: ToolStatus = ToolStatus.OK
     delay_seconds: float = 0.0
 
-    async def open(self) -> str:
+    async def open(self, *, seed: int) -> str:
         self.num_open += 1
+        self.seeds.append(seed)
         return f"s{self.num_open}"
 
     async def run(self, call: ToolCall, session: str) -> ToolResult:
@@ -150,7 +152,7 @@ def test_only_sampled_tokens_are_trainable():
 
 def test_no_session_is_opened_without_a_call():
     class Refusing(EchoTool):
-        async def open(self) -> str:
+        async def open(self, *, seed: int) -> str:
             raise AssertionError("a session was opened")
 
     assert run(stage("\\boxed{1}", Refusing())).stop_reason is StopReason.ANSWER
@@ -244,6 +246,7 @@ def test_earlier_programs_run_again_before_a_later_pass():
     assert tool.num_open == 0
     run(where, parked, step=1)
     assert tool.calls == ["a=1", "a=1", "b"]
+    assert tool.seeds == [tool_seed(where, parked)] * 2
 
 
 def test_a_sandbox_that_fails_while_earlier_programs_run_again_is_not_the_models_fault():
@@ -384,8 +387,8 @@ class FragileTool(EchoTool):
             self.lost.add(session)
         return await super().run(call, session)
 
-    async def open(self) -> str:
-        await super().open()
+    async def open(self, *, seed: int) -> str:
+        await super().open(seed=seed)
         return f"s{len(self.sessions)}"
 
 

@@ -118,7 +118,7 @@ class Calls:
         self.num_calls += 1
         return ToolResult(status=self.status, stdout="1\n", error="so it is", cpu_seconds=0.002)
 
-    async def open_session(self) -> str:
+    async def open_session(self, *, seed: int | None = None) -> str:
         return "s"
 
     async def close_session(self, session: str) -> None:

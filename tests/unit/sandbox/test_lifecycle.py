@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -256,3 +257,38 @@ def test_a_seed_makes_every_source_of_randomness_repeat(sandbox: LocalSandbox) -
 
     assert value(5) == value(5) != value(6)
     assert value(None) != value(None)
+
+
+@pytest.mark.parametrize(
+    "code", ["import random\nrandom.random()", "import os\nos.urandom(4)", "import uuid\nuuid.uuid4()"]
+)
+def test_a_sessions_seed_covers_all_its_blocks_and_leaves_a_programs_own_seed_alone(
+    sandbox: LocalSandbox, code: str
+) -> None:
+    own = "import random\nrandom.seed(3)"
+    blocks = ("1 + 1", code, code, own, "random.random()")
+
+    async def values(seed: int | None) -> list[str | None]:
+        session = await sandbox.open_session(seed=seed)
+        found = [(await sandbox.execute(block, session=session)).value for block in blocks]
+        await sandbox.close_session(session)
+        return found
+
+    first, again, other, fresh = (asyncio.run(values(seed)) for seed in (5, 5, 6, None))
+    assert first == again
+    for different in (other, fresh):
+        assert different[1] != first[1]
+    assert first[1] != first[2]
+    assert {found[4] for found in (first, other, fresh)} == {str(random.Random(3).random())}
+    assert not sandbox._session_seeds
+
+
+def test_numpy_that_is_loaded_late_is_seeded_too(sandbox: LocalSandbox) -> None:
+    code = "numpy = __import__('num' + 'py')\n(numpy.random.random(), numpy.random.default_rng().random())"
+
+    def value(seed: int) -> str | None:
+        result = sandbox.execute_blocking(code, seed=seed)
+        assert result.status is ToolStatus.OK, result
+        return result.value
+
+    assert value(5) == value(5) != value(6)

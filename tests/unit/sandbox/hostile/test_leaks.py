@@ -110,7 +110,17 @@ def test_processes_and_descriptors_stay_the_same_while_snippets_come_and_go(cens
 
 
 def descriptors_of(keepers: list[int]) -> list[int]:
-    return [len(os.listdir(f"/proc/{pid}/fd")) for pid in (os.getpid(), *keepers)]
+    """Of this process and the zygotes. A zygote hides its memory and so its list from all but root: to others the
+    kernel tells the size of the table, which doubles when it is full."""
+
+    def count(pid: int) -> int:
+        folder = Path(f"/proc/{pid}/fd")
+        if os.access(folder, os.R_OK):
+            return len(os.listdir(folder))
+        fields = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+        return int(fields["FDSize"])
+
+    return [count(pid) for pid in (os.getpid(), *keepers)]
 
 
 def test_a_flood_of_output_does_not_grow_the_trainer(census: Census) -> None:
