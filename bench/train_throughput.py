@@ -114,7 +114,7 @@ class NoTool:
 
     name = "code"
 
-    async def open(self) -> str:
+    async def open(self, *, seed: int) -> str:
         raise AssertionError("the benchmark runs no tool")
 
     async def run(self, call: ToolCall, session: str) -> ToolResult:
