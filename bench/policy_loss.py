@@ -1,14 +1,16 @@
 """The policy loss, forward and backward: ours by backend beside dense logits, plain and compiled, in one run.
 
     python bench/policy_loss.py [--json] [--tokens 2048 --dim 576 --vocab 49152 --masked 0.4] [--device cpu]
-                                [--dtypes float32 bfloat16] [--paths naive native torch compile] [--repeats 3]
+                                [--dtypes float32 bfloat16] [--paths naive native torch liger compile] [--repeats 3]
 
 naive forms logits [tokens, vocab] in float32 and lets autograd keep what it wants; compile is the same under
-torch.compile. Every path of a type runs in a process of its own, as peak memory is a process's; its first call is
-not counted. extra_mib: growth of peak resident memory over what was held before the first call (CUDA: of allocated
-memory), the gradients of both inputs included. Seconds are medians over repeats in each of two rounds, which take
-turns. ratio_to_naive: each path's seconds and extra memory over those of naive. floor: the three products of the
-vocabulary head over the unmasked rows alone.
+torch.compile; liger is Liger-Kernel's chunked loss by torch operators, as it runs on a CPU (left out where it is not
+installed). bfloat16 is measured by default where the processor multiplies it; elsewhere torch takes minutes a call.
+Every path of a type runs in a process of its own, as peak memory is a process's; its first call is not counted.
+extra_mib: growth of peak resident memory over what was held before the first call (CUDA: of allocated memory), the
+gradients of both inputs included. Seconds are medians over repeats in each of two rounds, which take turns.
+ratio_to_naive: each path's seconds and extra memory over those of naive. floor: the three products of the vocabulary
+head over the unmasked rows alone.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +35,10 @@ from torch import Tensor
 from agentmath_kernels import Clip, Correction, policy_loss, token_logprobs
 
 ROUNDS = 2
+SEQUENCES = 8
+"""Of equal length; an advantage belongs to a sequence."""
 CLIP = Clip(low=0.2, high=0.28)
-DENSE = ("naive", "compile")
+OTHERS = ("naive", "liger", "compile")
 OURS = ("native", "triton", "torch")
 
 
@@ -46,7 +51,7 @@ def inputs(a: argparse.Namespace) -> dict[str, Tensor]:
         "weight": torch.randn(a.vocab, a.dim, generator=g) * a.dim**-0.5,
         "targets": torch.randint(a.vocab, (a.tokens,), generator=g),
         "mask": torch.rand(a.tokens, generator=g) >= a.masked,
-        "advantages": torch.randn(a.tokens, generator=g),
+        "advantages": torch.randn(SEQUENCES, generator=g).repeat_interleave(a.tokens // SEQUENCES),
     }
     on_device = {name: t.to(a.device, dtype if name in ("hidden", "weight") else None) for name, t in made.items()}
     now = token_logprobs(on_device["hidden"], on_device["weight"], on_device["targets"])
@@ -80,6 +85,18 @@ def lean(x: dict[str, Tensor], backend: Any) -> Tensor:
     ).loss
 
 
+def liger(x: dict[str, Tensor]) -> Tensor:
+    """The same by Liger-Kernel, which wants padded sequences and takes them one by one."""
+    from liger_kernel.chunked_loss.grpo_loss import LigerFusedLinearGRPOLoss  # pyright: ignore[reportMissingImports]
+
+    loss = LigerFusedLinearGRPOLoss(
+        beta=0.0, compiled=False, use_ref_model=False, loss_type="bnpo", epsilon_low=CLIP.low, epsilon_high=CLIP.high
+    )
+    names = ("hidden", "targets", "mask", "behaviour", "advantages")
+    hidden, targets, mask, behaviour, advantages = (x[n].reshape(SEQUENCES, -1, *x[n].shape[1:]) for n in names)
+    return loss(hidden, x["weight"], targets, mask.long(), advantages[:, 0], old_per_token_logps=behaviour)[0]
+
+
 def floor(x: dict[str, Tensor]) -> Tensor:
     """The three products alone, in chunks of rows as ours makes them."""
     rows, weight = x["hidden"][x["mask"]], x["weight"]
@@ -96,7 +113,8 @@ def call(path: str) -> Callable[[dict[str, Tensor]], Tensor]:
     forward: Callable[[dict[str, Tensor]], Tensor]
     if path == "floor":
         return torch.no_grad()(floor)
-    forward = dense if path == "naive" else torch.compile(dense) if path == "compile" else lambda x: lean(x, path)
+    others = {"naive": lambda: dense, "compile": lambda: torch.compile(dense), "liger": lambda: liger}
+    forward = others[path]() if path in others else lambda x: lean(x, path)
 
     def run(x: dict[str, Tensor]) -> Tensor:
         leaves = {name: x[name].detach().requires_grad_() for name in ("hidden", "weight")}
@@ -195,6 +213,18 @@ def ratios(found: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
     }
 
 
+def usual_dtypes(device: str) -> list[str]:
+    """float32, and bfloat16 where it is not emulated."""
+    flags = Path("/proc/cpuinfo").read_text().split()
+    is_fast = device != "cpu" or "avx512_bf16" in flags or "amx_bf16" in flags
+    return ["float32", "bfloat16"] if is_fast else ["float32"]
+
+
+def usual_paths() -> list[str]:
+    there = [path for path in OTHERS if path != "liger" or find_spec("liger_kernel")]
+    return [*there, "native", "torch"]
+
+
 def in_words(row: dict[str, Any]) -> str:
     figures = row.get("fault") or f"{row['seconds']:8.3f} s {row['extra_mib']:9.1f} MiB"
     return f"{row['path']:8} {row['dtype']:9} {figures}"
@@ -207,14 +237,18 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--masked", type=float, default=0.4)
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--dtypes", nargs="+", default=["float32", "bfloat16"])
-    parser.add_argument("--paths", nargs="+", default=["naive", "native", "torch", "compile"], choices=DENSE + OURS)
+    parser.add_argument("--dtypes", nargs="+")
+    parser.add_argument("--paths", nargs="+", choices=OTHERS + OURS)
     parser.add_argument("--only", help=argparse.SUPPRESS)
     parser.add_argument("--dtype", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.only:
         print(json.dumps(measure(arguments)))
         return
+    if arguments.tokens % SEQUENCES:
+        parser.error(f"--tokens {arguments.tokens} cannot be cut into {SEQUENCES} sequences: take a multiple")
+    arguments.dtypes = arguments.dtypes or usual_dtypes(arguments.device)
+    arguments.paths = arguments.paths or usual_paths()
     found = rows(arguments)
     body = {"rows": found, "ratio_to_naive": ratios(found)}
     lines = [in_words(row) for row in found]

@@ -27,10 +27,17 @@ class RowTerms(NamedTuple):
     dlogp: Tensor
     finite: Tensor
     """False excludes the row: no loss, no gradient."""
+    dentropy: Tensor | None = None
+    """Derivatives by the row's entropy, where the loss has one in it."""
 
 
-RowLoss = Callable[[slice, Tensor], RowTerms]
-"""(rows start:stop of the n, their log-probs [c]) -> terms. Called once per chunk, in order, without grad."""
+def logits_dtype(*inputs: torch.dtype) -> torch.dtype:
+    """Type of logits and of everything per row: less than float32 would move a log-prob by up to 0.1."""
+    return torch.float64 if torch.float64 in inputs else torch.float32
+
+
+RowLoss = Callable[[slice, RowFigures], RowTerms]
+"""(rows start:stop of the n, their figures) -> terms. Called once per chunk, in order, without grad."""
 
 
 class HeadOutput(NamedTuple):
@@ -87,8 +94,7 @@ class Rows:
                 f"target ids lie in [{lowest}, {highest}], the head has {vocab} rows; "
                 "ids and head must come from the same tokenizer and model"
             )
-        # Logits in less than float32 move the sampled token's log-prob by up to 0.1.
-        dtype = torch.float64 if torch.float64 in (hidden.dtype, weight.dtype) else torch.float32
+        dtype = logits_dtype(hidden.dtype, weight.dtype)
         chunk_rows = max(1, chunk_bytes // (vocab * dtype.itemsize))
         return Rows(
             index=index,
@@ -129,14 +135,15 @@ class _HeadLoss(torch.autograd.Function):
         finite = torch.empty(n, dtype=torch.bool, device=hidden.device)
         for span in rows.spans():
             chunk = walk.chunk(span, want_entropy=want_entropy)
-            terms = row_loss(span, chunk.logprob)
+            terms = row_loss(span, chunk.figures)
             counts = terms.finite & chunk.finite
             logprobs[span], finite[span] = chunk.logprob, counts
             if want_entropy:
                 entropy[span] = chunk.entropy
             loss += torch.where(counts, terms.loss, 0).sum(dtype=torch.float64)
             if any(wants):
-                chunk.accumulate(Slopes(torch.where(counts, terms.dlogp, 0)), counts)
+                by_entropy = None if terms.dentropy is None else torch.where(counts, terms.dentropy, 0)
+                chunk.accumulate(Slopes(torch.where(counts, terms.dlogp, 0), by_entropy), counts)
         ctx.save_for_backward(walk.dhidden, walk.dweight)
         ctx.weight_dtype = weight.dtype
         outputs = (loss.to(rows.dtype), logprobs, entropy, finite)

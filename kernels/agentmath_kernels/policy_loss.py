@@ -2,6 +2,10 @@
 
 Shapes: T tokens laid end to end, n of them in the mask, D hidden size, V vocabulary. Row t of `hidden` predicts
 `targets[t]`: the caller has shifted. All per-token inputs are [T]; values outside the mask are never read.
+
+Sources of the formulae: surrogates.py, corrections.py and divergence.py; token-mean, DAPO, section 3.3; proximal and
+behaviour policy apart, Batch size-invariance for policy optimization, section 3; entropy bonus, Asynchronous Methods
+for Deep Reinforcement Learning, section 4.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from agentmath_kernels.corrections import Correction, Sequences
 from agentmath_kernels.divergence import Kl
 from agentmath_kernels.head import HeadOutput, Rows, RowTerms, head_logprobs, head_loss
 from agentmath_kernels.policy_terms import Formula, Inputs, RowValues, evaluate, with_sequences
-from agentmath_kernels.row_operator import Backend
+from agentmath_kernels.row_operator import Backend, RowFigures
 from agentmath_kernels.surrogates import MAX_LOG_RATIO, Surrogate
 
 DEFAULT_CHUNK_BYTES = 64 << 20
@@ -52,6 +56,7 @@ def policy_loss(
     surrogate: Surrogate,
     correction: Correction,
     kl: Kl | None = None,
+    entropy_coef: float = 0.0,
     temperature: float = 1.0,
     proximal_logprobs: Tensor | None = None,
     on_policy: bool = False,
@@ -65,7 +70,10 @@ def policy_loss(
 
     With pi the current weights, prox the proximal policy, mu the behaviour policy, ref the reference:
 
-        term = -w surrogate(pi / prox, A) + kl.coef kl(pi, ref)        loss = sum of row_weight term / N
+        term = -w surrogate(pi / prox, A) + kl.coef kl(pi, ref) - entropy_coef H(pi)
+        loss = sum of row_weight term / N
+
+    H(pi) is the entropy of the whole row at the given temperature, in nats, and its gradient goes through every logit.
 
     prox is given by proximal_logprobs; or, with on_policy, it is pi itself held constant (pi / prox = 1: the first
     update after a rollout, which then needs no pass of its own); or, with neither, it is mu. w = correction(prox / mu)
@@ -82,15 +90,12 @@ def policy_loss(
 
     Raises ValueError for shapes that do not fit, ids outside [0, V), a normaliser below 1, a temperature of 0, or a
     formula that lacks one of its inputs.
-
-    Sources: surrogates.py, corrections.py and divergence.py; token-mean, DAPO, section 3.3; proximal and behaviour
-    policy apart, Batch size-invariance for policy optimization, section 3.
     """
     _refuse_contradictions(surrogate, kl, on_policy, proximal_logprobs, reference_logprobs)
     rows = Rows.select(
         hidden, lm_head_weight, targets, mask, temperature=temperature, chunk_bytes=chunk_bytes, backend=backend
     )
-    formula = Formula(surrogate, correction, kl, on_policy)
+    formula = Formula(surrogate, correction, kl, on_policy, entropy_coef)
     inputs = Inputs(
         advantages=_pick(rows, hidden, advantages, "advantages"),
         behaviour=_pick(rows, hidden, behaviour_logprobs, "behaviour_logprobs"),
@@ -102,10 +107,11 @@ def policy_loss(
         numbered = _numbered(rows, hidden, sequences)
         inputs = with_sequences(inputs, formula, numbered, lambda: _logprobs_of(hidden, lm_head_weight, rows))
 
-    def terms(span: slice, logp: Tensor) -> RowTerms:
-        values = evaluate(logp, inputs.at(span), formula)
+    def terms(span: slice, figures: RowFigures) -> RowTerms:
+        values = evaluate(figures.logprob, figures.entropy, inputs.at(span), formula)
         scale = inputs.scale[span]
-        return RowTerms(values.loss * scale, values.dlogp * scale, values.finite)
+        dentropy = -entropy_coef * scale if entropy_coef else None
+        return RowTerms(values.loss * scale, values.dlogp * scale, values.finite, dentropy)
 
     out = head_loss(hidden, lm_head_weight, rows, terms, want_entropy=True)
     num_rows = int(out.finite.sum())
@@ -115,7 +121,7 @@ def policy_loss(
         entropy=out.entropy,
         num_rows=num_rows,
         num_nonfinite=out.finite.numel() - num_rows,
-        metrics=_metrics(out, evaluate(out.logprobs, inputs, formula)) if num_rows else {},
+        metrics=_metrics(out, evaluate(out.logprobs, out.entropy, inputs, formula)) if num_rows else {},
     )
 
 
@@ -128,16 +134,17 @@ def nll_loss(
     num_trainable_tokens: int,
     row_weights: Tensor | None = None,
     chunk_bytes: int = DEFAULT_CHUNK_BYTES,
+    backend: Backend = "auto",
 ) -> PolicyLossOutput:
     """Negative log-likelihood of the rows in mask, sum / num_trainable_tokens; arguments as in policy_loss.
 
     Entropy is not computed: that output is empty.
     """
-    rows = Rows.select(hidden, lm_head_weight, targets, mask, temperature=1.0, chunk_bytes=chunk_bytes)
+    rows = Rows.select(hidden, lm_head_weight, targets, mask, temperature=1.0, chunk_bytes=chunk_bytes, backend=backend)
     scale = _scale(rows, hidden, row_weights, num_trainable_tokens)
 
-    def terms(span: slice, logp: Tensor) -> RowTerms:
-        return RowTerms(-logp * scale[span], -scale[span], scale[span].isfinite())
+    def terms(span: slice, figures: RowFigures) -> RowTerms:
+        return RowTerms(-figures.logprob * scale[span], -scale[span], scale[span].isfinite())
 
     out = head_loss(hidden, lm_head_weight, rows, terms, want_entropy=False)
     num_rows = int(out.finite.sum())
@@ -159,9 +166,12 @@ def token_logprobs(
     *,
     temperature: float = 1.0,
     chunk_bytes: int = DEFAULT_CHUNK_BYTES,
+    backend: Backend = "auto",
 ) -> Tensor:
     """[n] log-probs of the targets, no gradient; all T rows when there is no mask. Shapes as in policy_loss."""
-    rows = Rows.select(hidden, lm_head_weight, targets, mask, temperature=temperature, chunk_bytes=chunk_bytes)
+    rows = Rows.select(
+        hidden, lm_head_weight, targets, mask, temperature=temperature, chunk_bytes=chunk_bytes, backend=backend
+    )
     return _logprobs_of(hidden, lm_head_weight, rows)
 
 

@@ -42,6 +42,8 @@ class Formula:
     kl: Kl | None
     on_policy: bool
     """The proximal policy is the current one held constant."""
+    entropy_coef: float = 0.0
+    """What a row's entropy takes off its term."""
 
 
 class RowValues(NamedTuple):
@@ -74,8 +76,8 @@ def with_sequences(
     return inputs
 
 
-def evaluate(logp: Tensor, inputs: Inputs, formula: Formula) -> RowValues:
-    """Terms of rows from their current log-probs [c] and their inputs [c]."""
+def evaluate(logp: Tensor, entropy: Tensor, inputs: Inputs, formula: Formula) -> RowValues:
+    """Terms of rows from their current log-probs and entropies [c] and their inputs [c]."""
     behaviour = inputs.behaviour
     proximal = logp if formula.on_policy else behaviour if inputs.proximal is None else inputs.proximal
     log_ratio = logp - proximal if inputs.sequence_log_ratio is None else inputs.sequence_log_ratio
@@ -92,6 +94,8 @@ def evaluate(logp: Tensor, inputs: Inputs, formula: Formula) -> RowValues:
         kl, pull = penalty(formula.kl.estimate, logp, inputs.reference)
         loss, dlogp = loss + formula.kl.coef * kl, dlogp + formula.kl.coef * pull
         finite = finite & inputs.reference.isfinite()
+    if formula.entropy_coef:
+        loss, finite = loss - formula.entropy_coef * entropy, finite & entropy.isfinite()
     log_mismatch = (logp if inputs.proximal is None else proximal) - behaviour
     return RowValues(loss, dlogp, log_mismatch, events, kl, finite)
 

@@ -32,6 +32,7 @@ def policy_loss_reference(
     surrogate: Surrogate,
     correction: Correction,
     kl: Kl | None = None,
+    entropy_coef: float = 0.0,
     temperature: float = 1.0,
     proximal_logprobs: Tensor | None = None,
     on_policy: bool = False,
@@ -40,7 +41,7 @@ def policy_loss_reference(
     row_weights: Tensor | None = None,
 ) -> Tensor:
     """The formula of policy_loss, term by term; every row in mask must be finite."""
-    logp, _ = dense_logprobs(hidden, lm_head_weight, targets, mask, temperature=temperature)
+    logp, entropy = dense_logprobs(hidden, lm_head_weight, targets, mask, temperature=temperature)
     a, mu = advantages[mask].double(), behaviour_logprobs[mask].double()
     proximal = mu if proximal_logprobs is None else proximal_logprobs[mask].double()
     proximal = logp.detach() if on_policy else proximal
@@ -50,6 +51,7 @@ def policy_loss_reference(
     term = -_objective(surrogate, logp, proximal, a, together) * weight
     if kl is not None and reference_logprobs is not None:
         term = term + kl.coef * _divergence(kl, logp - reference_logprobs[mask].double())
+    term = term - entropy_coef * entropy
     weights = torch.ones_like(a) if row_weights is None else row_weights[mask].double()
     return (weights * term).sum() / max(1, num_trainable_tokens)
 

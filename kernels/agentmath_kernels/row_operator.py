@@ -55,14 +55,24 @@ class Slopes:
     """None where the loss has no entropy in it; else the figures must have been read with it."""
 
 
-def choose(backend: Backend, logits: Tensor) -> RowOperator:
-    """The operator for logits of this type and device. Raises ValueError that says why a named backend cannot run."""
-    faults: dict[str, str | None] = {"native": _native_fault(logits), "triton": _triton_fault(logits), "torch": None}
+def resolve(backend: Backend, *, device: torch.device, dtype: torch.dtype) -> str:
+    """Name of the backend for such logits. Raises ValueError that says why a named one cannot run."""
+    faults: dict[str, str | None] = {
+        "native": _native_fault(device, dtype),
+        "triton": _triton_fault(device, dtype),
+        "torch": None,
+    }
     if backend not in ("auto", *faults):
         raise ValueError(f"there is no loss backend {backend!r}: known are auto, {', '.join(faults)}")
     name = next(n for n, fault in faults.items() if fault is None) if backend == "auto" else backend
     if faults[name] is not None:
         raise ValueError(f"the loss backend {name!r} cannot run: {faults[name]}; take 'torch' or 'auto'")
+    return name
+
+
+def choose(backend: Backend, logits: Tensor) -> RowOperator:
+    """The operator for logits of this type and device; ValueError as in resolve."""
+    name = resolve(backend, device=logits.device, dtype=logits.dtype)
     if name == "native":
         return NativeRows(_native())
     if name == "triton":
@@ -72,19 +82,19 @@ def choose(backend: Backend, logits: Tensor) -> RowOperator:
     return TorchRows()
 
 
-def _native_fault(logits: Tensor) -> str | None:
-    if logits.device.type != "cpu":
-        return f"it runs on the CPU, and the logits are on {logits.device}"
-    if logits.dtype != torch.float32:
-        return f"it computes in float32, and the logits are {logits.dtype}"
+def _native_fault(device: torch.device, dtype: torch.dtype) -> str | None:
+    if device.type != "cpu":
+        return f"it runs on the CPU, and the logits are on {device}"
+    if dtype != torch.float32:
+        return f"it computes in float32, and the logits are {dtype}"
     return "the compiled module agentmath._C is not installed" if _native() is None else None
 
 
-def _triton_fault(logits: Tensor) -> str | None:
-    if logits.device.type != "cuda":
-        return f"it runs on a GPU, and the logits are on {logits.device}"
-    if logits.dtype != torch.float32:
-        return f"it computes in float32, and the logits are {logits.dtype}"
+def _triton_fault(device: torch.device, dtype: torch.dtype) -> str | None:
+    if device.type != "cuda":
+        return f"it runs on a GPU, and the logits are on {device}"
+    if dtype != torch.float32:
+        return f"it computes in float32, and the logits are {dtype}"
     return "triton is not installed: pip install 'agentmath[gpu]'" if find_spec("triton") is None else None
 
 

@@ -136,7 +136,7 @@ def test_the_recomputing_path_gives_the_gradient_of_the_one_pass_path(backend: A
         if path == "recomputing":
             (head_logprobs(hidden, weight, rows, want_entropy=False)[0] * a).sum().backward()
         else:
-            terms = lambda span, logp: RowTerms(a[span] * logp, a[span], logp.isfinite())  # noqa: E731
+            terms = lambda span, row: RowTerms(a[span] * row.logprob, a[span], row.logprob.isfinite())  # noqa: E731
             head_loss(hidden, weight, rows, terms, want_entropy=True).loss.backward()
         return hidden.grad, weight.grad
 

@@ -110,6 +110,56 @@ def test_one_token_by_hand() -> None:
     assert out.metrics["mismatch_mean"] == pytest.approx(math.log(2))
 
 
+@pytest.mark.parametrize("policy", ["proximal", "on_policy", "behaviour"])
+@pytest.mark.parametrize("rows", [1, 5, 1000])
+def test_an_entropy_bonus_equals_dense_autograd(policy: str, rows: int) -> None:
+    c = case(13)
+    if policy != "proximal":
+        c = without(c, "proximal_logprobs")
+    options = {**CLIP, "temperature": 0.7, "on_policy": policy == "on_policy", "entropy_coef": 0.3}
+    _, loss, dh, dw = run(policy_loss, c, **options, chunk_bytes=bytes_for(rows))
+    _, ref, ref_dh, ref_dw = run(policy_loss_reference, c, **options)
+    assert float(loss) == pytest.approx(float(ref), rel=1e-12)
+    assert relative(dh, ref_dh) < 1e-12
+    assert relative(dw, ref_dw) < 1e-12
+
+
+@pytest.mark.parametrize("backend", ["native", "torch"])
+def test_every_backend_gives_the_entropy_bonus_of_float64(backend: Any) -> None:
+    c = {k: v.float() if v.is_floating_point() else v for k, v in case(14, vocab=97).items()}
+    options = {**CLIP, "temperature": 1.3, "entropy_coef": 0.5}
+    _, loss, dh, dw = run(policy_loss, c, **options, backend=backend)
+    wide = {k: v.double() if v.is_floating_point() else v for k, v in c.items()}
+    _, ref, ref_dh, ref_dw = run(policy_loss_reference, wide, **options)
+    assert float(loss) == pytest.approx(float(ref), rel=1e-5)
+    assert relative(dh, ref_dh) < 1e-5
+    assert relative(dw, ref_dw) < 1e-5
+
+
+def test_entropy_alone_by_hand() -> None:
+    # logits (0, ln 3): p = (1/4, 3/4), H = 0.5623; d H / d logit_1 = -p (log p + H) = -3/4 (ln 3/4 + H).
+    hidden = torch.tensor([[1.0]], dtype=torch.float64, requires_grad=True)
+    weight = torch.tensor([[0.0], [math.log(3)]], dtype=torch.float64)
+    entropy = -(0.25 * math.log(0.25) + 0.75 * math.log(0.75))
+    zero = torch.zeros(1, dtype=torch.float64)
+    out = policy_loss(
+        hidden,
+        weight,
+        torch.tensor([1]),
+        None,
+        advantages=zero,
+        behaviour_logprobs=zero,
+        num_trainable_tokens=4,
+        on_policy=True,
+        entropy_coef=2.0,
+        **CLIP,
+    )
+    out.loss.backward()
+    assert float(out.loss.detach()) == pytest.approx(-2 * entropy / 4)
+    assert hidden.grad is not None
+    assert float(hidden.grad) == pytest.approx(2 / 4 * 0.75 * (math.log(0.75) + entropy) * math.log(3))
+
+
 @pytest.mark.parametrize(
     ("advantage", "ratio", "objective", "flows", "metric"),
     [

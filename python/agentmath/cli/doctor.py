@@ -139,6 +139,14 @@ def _torch() -> Iterator[Finding]:
         )
         return
     yield Finding(area=area, name="torch", value=f"{torch.__version__}, {torch.get_num_threads()} threads")
+    from agentmath_kernels.row_operator import resolve
+
+    kinds = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
+    chosen = {kind: resolve("auto", device=torch.device(kind), dtype=torch.float32) for kind in kinds}
+    slow = [kind for kind, name in chosen.items() if name == "torch"]
+    value = "" if slow else ", ".join(f"{name} on {kind}" for kind, name in chosen.items())
+    cost = f"the loss on {', '.join(slow)} runs by plain torch operators: slower, and with a second chunk of memory"
+    yield Finding(area=area, name="loss backend", value=value, is_present=not slow, cost=cost)
     devices = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
     value = ", ".join(f"{d.name} ({_gib(d.total_memory)})" for d in devices)
     cost = "models beyond a few hundred million parameters are too slow on this machine"

@@ -185,6 +185,9 @@ def _memory(recipe: Recipe, shape: ModelShape | None) -> Iterator[Row]:
         ),
         Row(group="memory", name="logits chunk", value=recipe.training.loss_chunk_bytes, unit="bytes"),
     ]
+    if recipe.algorithm.kl != "none" and recipe.training.steps:
+        note = f'a frozen copy, for algorithm.kl = "{recipe.algorithm.kl}"'
+        rows.append(Row(group="memory", name="reference weights", value=weights, unit="bytes", note=note))
     yield from rows
     available = available_memory_bytes()
     note = f"{_bytes_in_words(available)} are available here" if available is not None else ""

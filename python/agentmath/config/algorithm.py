@@ -62,6 +62,8 @@ class AlgorithmSection(Section):
     """Penalty on moving away from the weights that reinforcement learning started from; costs a second copy of them."""
     kl_coef: float = Field(default=1e-3, gt=0)
     """What the penalty counts in the loss."""
+    entropy_coef: float = Field(default=0.0, ge=0)
+    """What the entropy of each sampled token's distribution takes off the loss; above 0 it keeps exploration up."""
     overlong_buffer_tokens: int = Field(default=0, ge=0)
     """Length of the stretch before rollout.max_sampled_tokens in which a reward is lowered step by step; 0 never."""
     overlong_penalty: float = Field(default=1.0, gt=0)

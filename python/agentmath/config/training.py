@@ -30,6 +30,9 @@ class TrainingSection(Section):
     """Tokens in one forward and backward pass; never changes the gradient."""
     loss_chunk_bytes: int = Field(default=64 << 20, ge=1 << 16)
     """Memory for one chunk of logits."""
+    loss_backend: Literal["auto", "native", "triton", "torch"] = "auto"
+    """What reads logits and writes their gradient: native is C++ on the CPU, triton is for GPUs, torch runs anywhere;
+    auto takes the first of them that can."""
     nonfinite: Literal["raise", "skip"] = "raise"
     """What a non-finite loss or gradient does; the batch is kept for inspection either way."""
     checkpoint_every_steps: int = Field(default=10, ge=1)

@@ -18,6 +18,7 @@ from agentmath.telemetry.run_dir import RunDirectory, refuse_existing_run, run_p
 from agentmath.telemetry.writers import MetricsWriter
 from agentmath.training import checkpoint
 from agentmath.training.sft import SFTState
+from agentmath.training.update import loss_backend
 
 MAY_CHANGE = (
     "run.output_dir",
@@ -54,6 +55,7 @@ def open_run(recipe: Recipe, resume: Path | None, say: Callable[[str], None]) ->
     with open_parts(recipe) as parts:
         for warning in parts.pool.warnings:
             say(f"warning: {warning}")
+        say(f"loss backend: {loss_backend(parts.policy, recipe.training)}, on {parts.policy.device}")
         directory = RunDirectory.create(run_path(recipe.run)) if resume is None else RunDirectory.resume(resume)
         with directory:
             parts.inspection_folder = directory.inspect

@@ -117,7 +117,7 @@ def held_out_loss(policy: TrainedPolicy, samples: Sequence[TrainingSample], trai
     total, rows = 0.0, 0
     for index, microbatch in enumerate(pack(samples, training.tokens_per_microbatch)):
         batch = as_tensors(microbatch, index, policy.device)
-        out = _nll(hidden_of_targets(policy, batch), policy.head_weight(), batch, 1, training.loss_chunk_bytes)
+        out = _nll(hidden_of_targets(policy, batch), policy.head_weight(), batch, 1, training)
         total, rows = total + float(out.loss), rows + out.num_rows
     if not rows:
         raise TrainingError(
@@ -140,7 +140,7 @@ def _one_step(
     total = sum(m.num_trainable_tokens for m in microbatches)
 
     def loss_of(hidden: Tensor, head: Tensor, batch: Batch) -> PolicyLossOutput:
-        return _nll(hidden, head, batch, total, settings.training.loss_chunk_bytes)
+        return _nll(hidden, head, batch, total, settings.training)
 
     report = run_update(policy, optimizer, microbatches, loss_of, step=step)
     nonfinite = NonfinitePolicy(
@@ -160,8 +160,16 @@ def _one_step(
     return StepMetrics(values=values, skipped=report.problem)
 
 
-def _nll(hidden: Tensor, head: Tensor, batch: Batch, total: int, chunk_bytes: int) -> PolicyLossOutput:
-    return nll_loss(hidden, head, batch.targets, None, num_trainable_tokens=total, chunk_bytes=chunk_bytes)
+def _nll(hidden: Tensor, head: Tensor, batch: Batch, total: int, training: TrainingSection) -> PolicyLossOutput:
+    return nll_loss(
+        hidden,
+        head,
+        batch.targets,
+        None,
+        num_trainable_tokens=total,
+        chunk_bytes=training.loss_chunk_bytes,
+        backend=training.loss_backend,
+    )
 
 
 def _judge(policy: TrainedPolicy, loss: float, state: SFTState, *, patience: int) -> None:

@@ -67,9 +67,10 @@ def train_step(
     """Make training.updates_per_step updates from the samples of one rollout.
 
     Each update divides by the trainable tokens of all its samples; those with advantage 0 are counted and not
-    forwarded, unless a KL penalty has something to say about them. The first update takes its own log-probs as the
-    proximal ones; for the later ones they are computed before any weight moves. So the importance weight between
-    proximal and behaviour policy acts whether the two differ by staleness or by the arithmetic of another engine.
+    forwarded, unless a KL penalty or an entropy bonus has something to say about them. The first update takes its own
+    log-probs as the proximal ones; for the later ones they are computed before any weight moves. So the importance
+    weight between proximal and behaviour policy acts whether the two differ by staleness or by the arithmetic of
+    another engine.
 
     version is the weights' own, for the staleness metrics; reference is what a KL penalty is measured from. Raises
     TrainingError for a non-finite update if training.nonfinite is "raise", and for a penalty without a reference.
@@ -130,7 +131,9 @@ class _Loss:
             surrogate=self.surrogate,
             correction=self.correction,
             kl=self.kl,
+            entropy_coef=self.settings.algorithm.entropy_coef,
             chunk_bytes=self.settings.training.loss_chunk_bytes,
+            backend=self.settings.training.loss_backend,
         )
 
     def _weights(self, batch: Batch) -> Sequence[float]:
@@ -145,7 +148,8 @@ class _Loss:
 
 
 def _plan(samples: Sequence[TrainingSample], settings: StepSettings) -> _Update:
-    moving = [s for s in samples if s.advantage != 0 or settings.algorithm.kl != "none"]
+    moves_all = settings.algorithm.kl != "none" or settings.algorithm.entropy_coef != 0
+    moving = [s for s in samples if s.advantage != 0 or moves_all]
     return _Update(
         microbatches=pack(moving, settings.training.tokens_per_microbatch),
         totals=losses.count(token_counts(samples), [prompt_of(s) for s in samples]),
@@ -165,6 +169,7 @@ def _logprob_pass(policy: TrainedPolicy, update: _Update, settings: StepSettings
             batch.targets,
             temperature=settings.temperature,
             chunk_bytes=settings.training.loss_chunk_bytes,
+            backend=settings.training.loss_backend,
         )
         result.append(logprobs)
     return result

@@ -18,11 +18,14 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from agentmath.core.errors import TrainingError
+from agentmath.config.training import TrainingSection
+from agentmath.core.errors import ConfigError, TrainingError
 from agentmath.core.types import Microbatch, TrainingSample
 from agentmath.training.optim import Optimizer
 from agentmath.training.packing import shared_prefixes
 from agentmath_kernels import PolicyLossOutput
+from agentmath_kernels.head import logits_dtype
+from agentmath_kernels.row_operator import resolve
 
 
 class TrainedPolicy(Protocol):
@@ -42,6 +45,14 @@ class TrainedPolicy(Protocol):
         ...
 
     def named_parameters(self) -> Iterable[tuple[str, Parameter]]: ...
+
+
+def loss_backend(policy: TrainedPolicy, section: TrainingSection) -> str:
+    """What training.loss_backend comes to for this policy. Raises ConfigError, with the reason, where it cannot run."""
+    try:
+        return resolve(section.loss_backend, device=policy.device, dtype=logits_dtype(policy.head_weight().dtype))
+    except ValueError as error:
+        raise ConfigError(f'training.loss_backend = "{section.loss_backend}": {error}') from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,11 @@ def test_what_runs_these_tests_is_found(findings: list[Finding]) -> None:
     assert {"python", "torch", "transformers", "pyarrow", "cpu"} <= present
 
 
+def test_the_loss_backend_of_this_machine_is_named(findings: list[Finding]) -> None:
+    (found,) = (f for f in findings if f.name == "loss backend")
+    assert found.value.startswith("native on cpu")
+
+
 def test_areas_are_not_interleaved(findings: list[Finding]) -> None:
     areas = [f.area for f in findings]
     assert areas == sorted(areas, key=list(dict.fromkeys(areas)).index)

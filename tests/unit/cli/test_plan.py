@@ -58,8 +58,15 @@ def test_memory_of_the_new_model_by_hand() -> None:
     assert found["memory", "logits chunk"].value == 64 << 20
 
 
-def test_the_sum_is_the_sum() -> None:
-    memory = [row for (group, _), row in rows().items() if group == "memory"]
+def test_a_kl_penalty_keeps_a_second_copy_of_the_weights() -> None:
+    assert ("memory", "reference weights") not in rows()
+    assert rows("--algorithm.kl=k3")["memory", "reference weights"].value == 4 * 652_160
+    assert ("memory", "reference weights") not in rows("--algorithm.kl=k3", "--training.steps=0", "--sft.steps=10")
+
+
+@pytest.mark.parametrize("kl", ["none", "k3"])
+def test_the_sum_is_the_sum(kl: str) -> None:
+    memory = [row for (group, _), row in rows(f"--algorithm.kl={kl}").items() if group == "memory"]
     assert memory[-1].name == "sum"
     assert memory[-1].value == sum(int(row.value) for row in memory[:-1])
 

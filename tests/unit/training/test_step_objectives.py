@@ -159,6 +159,31 @@ def test_an_update_without_advantages_still_moves_towards_the_reference(tiny: An
     assert distances[-1] < distances[0]
 
 
+def test_an_entropy_bonus_reaches_every_sample_and_equals_the_dense_reference(tiny: Any) -> None:
+    samples = tiny.samples_of_step(1)
+    policy, optimizer = tiny.build(dtype="float64")
+    recorder = Recorder(optimizer)
+    settings = tiny.settings(tokens=40, entropy_coef=0.25)
+    train_step(policy, recorder, samples, settings, step=1)
+    assert policy.forwarded_tokens == sum(map(len, samples))
+    counted = sum(int(s.trainable[1:].sum()) for s in samples)
+    start, _ = tiny.build(dtype="float64")
+    bonus = {"on_policy": True, "entropy_coef": 0.25}
+    expected = dense_gradient(start, samples, lambda _: 1 / counted, lambda _: bonus, settings.algorithm)
+    assert_same(recorder.gradients[0], expected)
+
+
+def test_an_update_of_an_entropy_bonus_alone_raises_the_entropy(tiny: Any) -> None:
+    samples = [replace(s, advantage=0.0) for s in tiny.samples_of_step(1)]
+    policy, optimizer = tiny.build(dtype="float64")
+    found = [
+        train_step(policy, optimizer, samples, tiny.settings(entropy_coef=1.0), step=step).values["entropy"]
+        for step in range(1, 6)
+    ]
+    assert found == sorted(found)
+    assert found[-1] > found[0]
+
+
 def test_a_penalty_without_a_reference_is_refused(tiny: Any) -> None:
     policy, optimizer = tiny.build()
     with pytest.raises(TrainingError, match="needs a reference policy"):
