@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from agentmath_kernels.row_operator import Backend, RowFigures, Slopes, choose
+from agentmath_kernels.vocabulary import Part, Shard
 
 
 class RowTerms(NamedTuple):
@@ -36,8 +37,11 @@ def logits_dtype(*inputs: torch.dtype) -> torch.dtype:
     return torch.float64 if torch.float64 in inputs else torch.float32
 
 
-RowLoss = Callable[[slice, RowFigures], RowTerms]
-"""(rows start:stop of the n, their figures) -> terms. Called once per chunk, in order, without grad."""
+DEFAULT_CHUNK_BYTES = 64 << 20
+
+RowLoss = Callable[[slice, Tensor, Tensor], RowTerms]
+"""(rows start:stop of the n, their log-probs [c], their entropies [c] if wanted) -> terms. Called once per chunk, in
+order, without grad."""
 
 
 class HeadOutput(NamedTuple):
@@ -50,6 +54,18 @@ class HeadOutput(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How rows are walked."""
+
+    temperature: float = 1.0
+    chunk_bytes: int = DEFAULT_CHUNK_BYTES
+    """Memory for one chunk of logits."""
+    backend: Backend = "auto"
+    shard: Shard | None = None
+    """Set where the weight that comes along is a part of the head."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
     """The rows that take part, and how they are walked."""
 
@@ -57,30 +73,20 @@ class Rows:
     """[n] int64 positions in the [T, D] hidden states."""
     targets: Tensor
     """[n] int64 vocabulary ids."""
-    temperature: float
+    options: Options
     dtype: torch.dtype
     """Type of logits and of everything per row."""
     chunk_rows: int
-    backend: Backend
 
     @staticmethod
-    def select(
-        hidden: Tensor,
-        weight: Tensor,
-        targets: Tensor,
-        mask: Tensor | None,
-        *,
-        temperature: float,
-        chunk_bytes: int,
-        backend: Backend = "auto",
-    ) -> Rows:
+    def select(hidden: Tensor, weight: Tensor, targets: Tensor, mask: Tensor | None, options: Options) -> Rows:
         """Check shapes and compact: rows outside the mask are never read, so a NaN there cannot leak."""
         if hidden.ndim != 2 or weight.ndim != 2 or hidden.shape[1] != weight.shape[1]:
             raise ValueError(f"need hidden [T, D] and weight [V, D], got {[*hidden.shape]} and {[*weight.shape]}")
         if targets.shape != hidden.shape[:1]:
             raise ValueError(f"targets must be [T] = [{hidden.shape[0]}], got {[*targets.shape]}")
-        if not temperature > 0:
-            raise ValueError(f"temperature is {temperature}; log-probs need one above 0")
+        if not options.temperature > 0:
+            raise ValueError(f"temperature is {options.temperature}; log-probs need one above 0")
         if mask is None:
             index = torch.arange(hidden.shape[0], device=hidden.device)
         elif mask.shape != targets.shape or mask.dtype != torch.bool:
@@ -88,27 +94,32 @@ class Rows:
         else:
             index = mask.nonzero().squeeze(1)
         chosen, vocab = targets.index_select(0, index).long(), weight.shape[0]
-        lowest, highest = (int(chosen.min()), int(chosen.max())) if chosen.numel() else (0, 0)
-        if lowest < 0 or highest >= max(1, vocab):
-            raise ValueError(
-                f"target ids lie in [{lowest}, {highest}], the head has {vocab} rows; "
-                "ids and head must come from the same tokenizer and model"
-            )
+        _check_ids(chosen, vocab, options.shard)
         dtype = logits_dtype(hidden.dtype, weight.dtype)
-        chunk_rows = max(1, chunk_bytes // (vocab * dtype.itemsize))
-        return Rows(
-            index=index,
-            targets=chosen,
-            temperature=temperature,
-            dtype=dtype,
-            chunk_rows=chunk_rows,
-            backend=backend,
-        )
+        # Parts of a head exchange figures chunk by chunk, so all must cut alike, whatever their own size.
+        width = vocab if options.shard is None else options.shard.mean_rows
+        chunk_rows = max(1, options.chunk_bytes // (width * dtype.itemsize))
+        return Rows(index=index, targets=chosen, options=options, dtype=dtype, chunk_rows=chunk_rows)
 
     def spans(self) -> Iterator[slice]:
         """The n rows in chunks."""
         n = self.index.numel()
         return (slice(start, min(start + self.chunk_rows, n)) for start in range(0, n, self.chunk_rows))
+
+
+def _check_ids(targets: Tensor, vocab: int, shard: Shard | None) -> None:
+    whole = vocab if shard is None else shard.num_ids
+    if shard is not None and not 0 <= shard.first_id <= whole - vocab:
+        raise ValueError(
+            f"a part of {vocab} rows from id {shard.first_id} on does not lie in a head of {whole} rows: "
+            "give each rank its own first_id, and the rows of all ranks as num_ids"
+        )
+    lowest, highest = (int(targets.min()), int(targets.max())) if targets.numel() else (0, 0)
+    if lowest < 0 or highest >= max(1, whole):
+        raise ValueError(
+            f"target ids lie in [{lowest}, {highest}], the head has {whole} rows; "
+            "ids and head must come from the same tokenizer and model"
+        )
 
 
 def head_loss(hidden: Tensor, weight: Tensor, rows: Rows, row_loss: RowLoss, *, want_entropy: bool) -> HeadOutput:
@@ -135,7 +146,7 @@ class _HeadLoss(torch.autograd.Function):
         finite = torch.empty(n, dtype=torch.bool, device=hidden.device)
         for span in rows.spans():
             chunk = walk.chunk(span, want_entropy=want_entropy)
-            terms = row_loss(span, chunk.figures)
+            terms = row_loss(span, chunk.logprob, chunk.entropy)
             counts = terms.finite & chunk.finite
             logprobs[span], finite[span] = chunk.logprob, counts
             if want_entropy:
@@ -144,6 +155,7 @@ class _HeadLoss(torch.autograd.Function):
             if any(wants):
                 by_entropy = None if terms.dentropy is None else torch.where(counts, terms.dentropy, 0)
                 chunk.accumulate(Slopes(torch.where(counts, terms.dlogp, 0), by_entropy), counts)
+        walk.finish()
         ctx.save_for_backward(walk.dhidden, walk.dweight)
         ctx.weight_dtype = weight.dtype
         outputs = (loss.to(rows.dtype), logprobs, entropy, finite)
@@ -197,6 +209,7 @@ class _HeadLogprobs(torch.autograd.Function):
             if ctx.want_entropy:
                 by_entropy = torch.where(finite, grads[1][span], 0)
             chunk.accumulate(Slopes(by_logprob, by_entropy), finite)
+        walk.finish()
         dweight = None if walk.dweight is None else walk.dweight.to(weight.dtype)
         return walk.dhidden, dweight, None, None
 
@@ -211,7 +224,7 @@ class _Walk:
         self.weight = weight.to(self.dtype) if device.type == "cpu" or hidden.dtype != weight.dtype else weight
         shape = (min(rows.chunk_rows, rows.index.numel()), weight.shape[0])
         self.buffer = torch.empty(shape, dtype=self.dtype, device=device)
-        self.operator = choose(rows.backend, self.buffer)
+        self.operator = choose(rows.options.backend, self.buffer)
         self.dhidden: Tensor | None = None
         self.dweight: Tensor | None = None
 
@@ -225,9 +238,18 @@ class _Walk:
         """Form the logits of some rows and read them; the chunk before is gone."""
         index, targets = self.rows.index[span], self.rows.targets[span]
         h = self.hidden.index_select(0, index).to(self.weight.dtype)
-        logits = self._project(h, self.buffer[: h.shape[0]])
-        figures = self.operator.read(logits, targets, self.rows.temperature, want_entropy=want_entropy)
-        return _Chunk(self, index, targets, h, logits, figures)
+        logits, shard = self._project(h, self.buffer[: h.shape[0]]), self.rows.options.shard
+        if shard is None:
+            figures = self.operator.read(logits, targets, self.rows.options.temperature, want_entropy=want_entropy)
+            return _Chunk(self, index, targets, h, logits, figures)
+        targets, here = shard.locate(targets, self.weight.shape[0])
+        figures = self.operator.read(logits, targets, self.rows.options.temperature, want_entropy=want_entropy)
+        return _Chunk(self, index, targets, h, logits, figures, Part(shard.gather(figures, here), here))
+
+    def finish(self) -> None:
+        """Once all chunks are through: what the parts of a head say about the hidden states is added up."""
+        if self.rows.options.shard is not None and self.dhidden is not None:
+            self.rows.options.shard.sum(self.dhidden)
 
     def _project(self, h: Tensor, out: Tensor) -> Tensor:
         if self.weight.dtype == self.dtype:
@@ -244,15 +266,18 @@ class _Chunk:
     targets: Tensor
     hidden: Tensor
     logits: Tensor
-    figures: RowFigures
+    own: RowFigures
+    """Of this rank's part of the head."""
+    part: Part | None = None
+    """Set where there are other parts."""
 
     @property
     def logprob(self) -> Tensor:
-        return self.figures.logprob
+        return self.own.logprob if self.part is None else self.part.whole.logprob
 
     @property
     def entropy(self) -> Tensor:
-        return self.figures.entropy
+        return self.own.entropy if self.part is None else self.part.whole.entropy
 
     @property
     def finite(self) -> Tensor:
@@ -262,7 +287,7 @@ class _Chunk:
     def accumulate(self, slopes: Slopes, finite: Tensor) -> None:
         """Add to the walk's gradients; rows outside `finite` must have slopes 0."""
         walk, h = self.walk, self.hidden
-        dlogits = walk.operator.write(self.logits, self.targets, walk.rows.temperature, self.figures, slopes)
+        dlogits = self._gradient(slopes)
         if not bool(finite.all()):
             # 0 * NaN is NaN, so an excluded row has to leave both factors of the products.
             h = h.masked_fill(~finite[:, None], 0)
@@ -276,3 +301,12 @@ class _Chunk:
             walk.dweight.addmm_(factor.t(), h)
         else:
             walk.dweight += torch.mm(factor.t(), h, out_dtype=walk.dtype)
+
+    def _gradient(self, slopes: Slopes) -> Tensor:
+        """d loss / d logits [C, V] in the memory of the logits."""
+        write, temperature = self.walk.operator.write, self.walk.rows.options.temperature
+        if self.part is None:
+            return write(self.logits, self.targets, temperature, self.own, slopes)
+        own, at_target = self.part.slopes(slopes, self.own)
+        dlogits = write(self.logits, self.targets, temperature, self.own, own)
+        return dlogits.scatter_add_(1, self.targets[:, None], (at_target / temperature)[:, None])

@@ -18,12 +18,11 @@ from torch import Tensor
 
 from agentmath_kernels.corrections import Correction, Sequences
 from agentmath_kernels.divergence import Kl
-from agentmath_kernels.head import HeadOutput, Rows, RowTerms, head_logprobs, head_loss
+from agentmath_kernels.head import DEFAULT_CHUNK_BYTES, HeadOutput, Options, Rows, RowTerms, head_logprobs, head_loss
 from agentmath_kernels.policy_terms import Formula, Inputs, RowValues, evaluate, with_sequences
-from agentmath_kernels.row_operator import Backend, RowFigures
+from agentmath_kernels.row_operator import Backend
 from agentmath_kernels.surrogates import MAX_LOG_RATIO, Surrogate
-
-DEFAULT_CHUNK_BYTES = 64 << 20
+from agentmath_kernels.vocabulary import Shard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +64,7 @@ def policy_loss(
     row_weights: Tensor | None = None,
     chunk_bytes: int = DEFAULT_CHUNK_BYTES,
     backend: Backend = "auto",
+    shard: Shard | None = None,
 ) -> PolicyLossOutput:
     """Policy-gradient loss of the rows in mask; logits of [T, V] are never formed.
 
@@ -87,14 +87,15 @@ def policy_loss(
         sequences: [T] integers, equal for rows of one sequence; only what belongs to a sequence reads them.
         row_weights: [T] factor of each row, for the aggregation modes; None is 1 everywhere (token-mean).
         chunk_bytes: memory for one chunk of logits; about twice as much is used.
+        shard: where lm_head_weight is this rank's part of the head; every rank gives the same hidden and targets, calls
+            alike, and gets the same loss, the gradient of its part and the whole gradient of hidden.
 
     Raises ValueError for shapes that do not fit, ids outside [0, V), a normaliser below 1, a temperature of 0, or a
     formula that lacks one of its inputs.
     """
     _refuse_contradictions(surrogate, kl, on_policy, proximal_logprobs, reference_logprobs)
-    rows = Rows.select(
-        hidden, lm_head_weight, targets, mask, temperature=temperature, chunk_bytes=chunk_bytes, backend=backend
-    )
+    options = Options(temperature=temperature, chunk_bytes=chunk_bytes, backend=backend, shard=shard)
+    rows = Rows.select(hidden, lm_head_weight, targets, mask, options)
     formula = Formula(surrogate, correction, kl, on_policy, entropy_coef)
     inputs = Inputs(
         advantages=_pick(rows, hidden, advantages, "advantages"),
@@ -107,8 +108,8 @@ def policy_loss(
         numbered = _numbered(rows, hidden, sequences)
         inputs = with_sequences(inputs, formula, numbered, lambda: _logprobs_of(hidden, lm_head_weight, rows))
 
-    def terms(span: slice, figures: RowFigures) -> RowTerms:
-        values = evaluate(figures.logprob, figures.entropy, inputs.at(span), formula)
+    def terms(span: slice, logp: Tensor, entropy: Tensor) -> RowTerms:
+        values = evaluate(logp, entropy, inputs.at(span), formula)
         scale = inputs.scale[span]
         dentropy = -entropy_coef * scale if entropy_coef else None
         return RowTerms(values.loss * scale, values.dlogp * scale, values.finite, dentropy)
@@ -135,16 +136,18 @@ def nll_loss(
     row_weights: Tensor | None = None,
     chunk_bytes: int = DEFAULT_CHUNK_BYTES,
     backend: Backend = "auto",
+    shard: Shard | None = None,
 ) -> PolicyLossOutput:
     """Negative log-likelihood of the rows in mask, sum / num_trainable_tokens; arguments as in policy_loss.
 
     Entropy is not computed: that output is empty.
     """
-    rows = Rows.select(hidden, lm_head_weight, targets, mask, temperature=1.0, chunk_bytes=chunk_bytes, backend=backend)
+    options = Options(chunk_bytes=chunk_bytes, backend=backend, shard=shard)
+    rows = Rows.select(hidden, lm_head_weight, targets, mask, options)
     scale = _scale(rows, hidden, row_weights, num_trainable_tokens)
 
-    def terms(span: slice, figures: RowFigures) -> RowTerms:
-        return RowTerms(-figures.logprob * scale[span], -scale[span], scale[span].isfinite())
+    def terms(span: slice, logp: Tensor, _: Tensor) -> RowTerms:
+        return RowTerms(-logp * scale[span], -scale[span], scale[span].isfinite())
 
     out = head_loss(hidden, lm_head_weight, rows, terms, want_entropy=False)
     num_rows = int(out.finite.sum())
@@ -167,11 +170,11 @@ def token_logprobs(
     temperature: float = 1.0,
     chunk_bytes: int = DEFAULT_CHUNK_BYTES,
     backend: Backend = "auto",
+    shard: Shard | None = None,
 ) -> Tensor:
     """[n] log-probs of the targets, no gradient; all T rows when there is no mask. Shapes as in policy_loss."""
-    rows = Rows.select(
-        hidden, lm_head_weight, targets, mask, temperature=temperature, chunk_bytes=chunk_bytes, backend=backend
-    )
+    options = Options(temperature=temperature, chunk_bytes=chunk_bytes, backend=backend, shard=shard)
+    rows = Rows.select(hidden, lm_head_weight, targets, mask, options)
     return _logprobs_of(hidden, lm_head_weight, rows)
 
 

@@ -30,8 +30,12 @@ class RowFigures:
     """[C]; NaN for a row that holds NaN or no finite logit."""
     entropy: Tensor
     """[C]; empty unless it was asked for."""
-    kept: Any
-    """What the backend needs again to write the gradient."""
+    peak: Tensor
+    """[C] max x."""
+    log_sum: Tensor
+    """[C] log sum exp(x - peak): kept apart, as the sum of both loses digits of a large peak."""
+    kept: Any = None
+    """What the backend needs again to write the gradient, besides these."""
 
 
 class RowOperator(Protocol):
@@ -112,9 +116,10 @@ class TorchRows:
     def read(self, logits: Tensor, targets: Tensor, temperature: float, *, want_entropy: bool) -> RowFigures:
         if temperature != 1.0:
             logits.div_(temperature)
+        peak = logits.amax(-1)
         logp = torch.log_softmax(logits, -1, out=logits)
         entropy = _entropy(logp) if want_entropy else logp.new_empty(0)
-        return RowFigures(logp.gather(1, targets[:, None]).squeeze(1), entropy, None)
+        return RowFigures(logp.gather(1, targets[:, None]).squeeze(1), entropy, peak, -logp.amax(-1))
 
     def write(self, logits: Tensor, targets: Tensor, temperature: float, figures: RowFigures, slopes: Slopes) -> Tensor:
         a = (slopes.by_logprob / temperature)[:, None]
@@ -155,7 +160,7 @@ class NativeRows:
         entropy = logits.new_empty(len(logits) if want_entropy else 0)
         kept = self._module.Figures(peak, log_sum, logprob, entropy if want_entropy else None)
         self._module.read_rows(logits, targets, 1 / temperature, kept, torch.get_num_threads())
-        return RowFigures(logprob, entropy, kept)
+        return RowFigures(logprob, entropy, peak, log_sum, kept)
 
     def write(self, logits: Tensor, targets: Tensor, temperature: float, figures: RowFigures, slopes: Slopes) -> Tensor:
         by_entropy = None if slopes.by_entropy is None else slopes.by_entropy.contiguous()

@@ -130,11 +130,10 @@ class TritonRows:
                 BLOCK=BLOCK,
                 num_warps=NUM_WARPS,
             )
-        return RowFigures(logprob, entropy, (peak, log_sum))
+        return RowFigures(logprob, entropy, peak, log_sum)
 
     def write(self, logits: Tensor, targets: Tensor, temperature: float, figures: RowFigures, slopes: Slopes) -> Tensor:
         rows, vocab = logits.shape
-        peak, log_sum = figures.kept
         if rows:
             launch: Any = write_kernel[(rows, triton.cdiv(vocab, BLOCK))]
             launch(
@@ -142,8 +141,8 @@ class TritonRows:
                 logits,
                 targets,
                 1 / temperature,
-                peak,
-                log_sum,
+                figures.peak,
+                figures.log_sum,
                 figures.entropy,
                 slopes.by_logprob,
                 slopes.by_logprob if slopes.by_entropy is None else slopes.by_entropy,

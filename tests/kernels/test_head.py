@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
-from agentmath_kernels.head import Rows, RowTerms, head_logprobs, head_loss  # noqa: E402
+from agentmath_kernels.head import Options, Rows, RowTerms, head_logprobs, head_loss  # noqa: E402
 from agentmath_kernels.row_operator import NativeRows, Slopes, TorchRows, choose  # noqa: E402
 
 BACKENDS = ("native", "torch")
@@ -113,8 +113,7 @@ def test_a_backend_that_cannot_run_says_why():
 
 
 def rows_of(hidden: Any, weight: Any, targets: Any, mask: Any = None, **options: Any) -> Rows:
-    given = {"temperature": 1.0, "chunk_bytes": 1 << 20, **options}
-    return Rows.select(hidden, weight, targets, mask, **given)
+    return Rows.select(hidden, weight, targets, mask, Options(**{"chunk_bytes": 1 << 20, **options}))
 
 
 def test_logprobs_pass_gradcheck_with_any_upstream_gradient():
@@ -136,7 +135,7 @@ def test_the_recomputing_path_gives_the_gradient_of_the_one_pass_path(backend: A
         if path == "recomputing":
             (head_logprobs(hidden, weight, rows, want_entropy=False)[0] * a).sum().backward()
         else:
-            terms = lambda span, row: RowTerms(a[span] * row.logprob, a[span], row.logprob.isfinite())  # noqa: E731
+            terms = lambda span, logp, _: RowTerms(a[span] * logp, a[span], logp.isfinite())  # noqa: E731
             head_loss(hidden, weight, rows, terms, want_entropy=True).loss.backward()
         return hidden.grad, weight.grad
 
