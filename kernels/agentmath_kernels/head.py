@@ -300,7 +300,8 @@ class _Chunk:
         if factor.dtype == walk.dtype:
             walk.dweight.addmm_(factor.t(), h)
         else:
-            walk.dweight += torch.mm(factor.t(), h, out_dtype=walk.dtype)
+            # Into the sum itself: a product of its own would be a second [V, D] in float32.
+            torch.addmm(walk.dweight, factor.t(), h, out_dtype=walk.dtype, out=walk.dweight)
 
     def _gradient(self, slopes: Slopes) -> Tensor:
         """d loss / d logits [C, V] in the memory of the logits."""
