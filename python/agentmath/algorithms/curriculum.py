@@ -9,23 +9,6 @@ THRESHOLD = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
-    """What one trajectory may use, all segments together."""
-
-    max_sampled_tokens: int
-    max_tool_calls: int
-    max_segments: int
-
-
-PUBLISHED = (
-    Stage(max_sampled_tokens=48 << 10, max_tool_calls=48, max_segments=2),
-    Stage(max_sampled_tokens=72 << 10, max_tool_calls=72, max_segments=3),
-    Stage(max_sampled_tokens=96 << 10, max_tool_calls=96, max_segments=4),
-)
-"""The stages of AgentMath, "multi-stage RL training"."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
     """Where a run stands; a checkpoint holds it as it is."""
 

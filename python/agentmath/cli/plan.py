@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from agentmath.cli.doctor import available_memory_bytes
 from agentmath.cli.model_shape import ModelShape, read_shape
+from agentmath.config.curriculum import stages
 from agentmath.config.recipe import Recipe
 
 _DTYPE_BYTES = {"float32": 4, "bfloat16": 2}
@@ -87,8 +88,8 @@ def _supervised(recipe: Recipe) -> Iterator[Row]:
 
 
 def _reinforcement(recipe: Recipe) -> Iterator[Row]:
-    rollout, training = recipe.rollout, recipe.training
-    group = "reinforcement learning"
+    *earlier, rollout = stages(recipe.rollout, recipe.curriculum)
+    training, group = recipe.training, "reinforcement learning"
     if not training.steps:
         yield Row(group=group, name="updates", value=0, unit="updates", note="training.steps = 0 skips this stage")
         return
@@ -96,6 +97,9 @@ def _reinforcement(recipe: Recipe) -> Iterator[Row]:
     most = trajectories * rollout.max_context_tokens
     half = f"at {_ASSUMED_SHARE:.0%} of the longest, an assumption"
     yield Row(group=group, name="tasks per step", value=rollout.groups_per_step, unit="tasks", note=_refills(recipe))
+    if earlier:
+        note = "budgets grow; the figures below are of the last one"
+        yield Row(group=group, name="stages", value=len(earlier) + 1, unit="stages", note=note)
     note = f"{rollout.group_size} samples of each task"
     yield Row(group=group, name="trajectories per step", value=trajectories, unit="trajectories", note=note)
     sampled = trajectories * rollout.max_sampled_tokens

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import repeat
 
 from agentmath.config.algorithm import AlgorithmSection
 from agentmath.config.algorithm_check import algorithm_faults, algorithm_warnings, idle_keys
+from agentmath.config.curriculum import curriculum_faults, curriculum_warnings, stages
 from agentmath.config.data import GENERATED, DataSection
 from agentmath.config.model import ModelSection
 from agentmath.config.recipe import Recipe
@@ -40,6 +42,7 @@ def check_recipe(recipe: Recipe) -> list[str]:
     """Check what no single value can tell. Returns warnings; raises ConfigError with one sentence per fault."""
     faults = [
         *_data_faults(recipe),
+        *curriculum_faults(recipe.rollout, recipe.curriculum),
         *_length_faults(recipe),
         *_rollout_faults(recipe.rollout),
         *_model_faults(recipe.model),
@@ -52,7 +55,8 @@ def check_recipe(recipe: Recipe) -> list[str]:
         raise ConfigError(faults[0] if len(faults) == 1 else several)
     return [
         *_data_warnings(recipe),
-        *_rollout_warnings(recipe.rollout),
+        *_rollout_warnings(stages(recipe.rollout, recipe.curriculum)[-1]),
+        *curriculum_warnings(recipe.rollout, recipe.curriculum),
         *_training_warnings(recipe),
         *_model_warnings(recipe),
         *_other_warnings(recipe),
@@ -102,7 +106,13 @@ def _source_faults(source: DataSection) -> Iterator[str]:
 
 
 def _length_faults(recipe: Recipe) -> Iterator[str]:
-    rollout, engine, model = recipe.rollout, recipe.engine, recipe.model
+    if not [*curriculum_faults(recipe.rollout, recipe.curriculum)]:
+        every = [*map(_faults_of_lengths, repeat(recipe), stages(recipe.rollout, recipe.curriculum))]
+        yield from dict.fromkeys(fault for faults in every for fault in faults)
+
+
+def _faults_of_lengths(recipe: Recipe, rollout: RolloutSection) -> Iterator[str]:
+    engine, model = recipe.engine, recipe.model
     if rollout.max_context_tokens > engine.max_context_tokens:
         yield (
             f"rollout.max_context_tokens = {rollout.max_context_tokens} is more than the engine holds "

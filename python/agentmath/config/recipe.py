@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agentmath.config.algorithm import AlgorithmSection
+from agentmath.config.curriculum import CurriculumSection
 from agentmath.config.data import DataSection
 from agentmath.config.engine import EngineSection
 from agentmath.config.evaluation import EvaluationSection
@@ -28,6 +29,7 @@ class Recipe(Section):
     engine: EngineSection = EngineSection()
     sandbox: SandboxSection = SandboxSection()
     rollout: RolloutSection = RolloutSection()
+    curriculum: CurriculumSection = CurriculumSection()
     grading: GradingSection = GradingSection()
     reward: RewardSection = RewardSection()
     algorithm: AlgorithmSection = AlgorithmSection()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,9 +13,11 @@ import torch
 
 from agentmath.agents.self_test import check_agent
 from agentmath.agents.single import SingleAgent
+from agentmath.config.curriculum import stages
 from agentmath.config.data import GENERATED, DataSection
 from agentmath.config.engine import EngineSection
 from agentmath.config.recipe import Recipe
+from agentmath.config.rollout import RolloutSection
 from agentmath.core.errors import ConfigError
 from agentmath.core.interfaces import Tokenizer
 from agentmath.core.types import Group, Task
@@ -61,6 +63,8 @@ class Parts:
     optimizer: Optimizer
     sft_optimizer: Optimizer
     sft_state: SFTState
+    budgets: tuple[RolloutSection, ...]
+    """[rollout] in each stage of the curriculum."""
     inspection_folder: Path | None = None
     """Where batches with non-finite numbers are kept."""
 
@@ -69,12 +73,21 @@ class Parts:
         return self.policy.tokenizer
 
     @property
+    def rollout(self) -> RolloutSection:
+        """[rollout] as it stands in the present stage of the curriculum."""
+        return self.budgets[self.state.budget_stage]
+
+    def enter_stage(self) -> None:
+        """Give trajectories the budgets of the present stage; those that wait go on under them too."""
+        self.collector.stage = replace(self.collector.stage, section=self.rollout)
+
+    @property
     def step_settings(self) -> StepSettings:
         return StepSettings(
             algorithm=self.recipe.algorithm,
             training=self.recipe.training,
             temperature=self.recipe.rollout.temperature,
-            horizon_tokens=self.recipe.rollout.max_sampled_tokens,
+            horizon_tokens=self.rollout.max_sampled_tokens,
             inspection_folder=self.inspection_folder,
         )
 
@@ -139,12 +152,13 @@ def assemble(
 ) -> Parts:
     """Parts that have been made, put together."""
     engine = build_engine(policy, recipe.engine)
+    budgets = stages(recipe.rollout, recipe.curriculum)
     tool = CodeTool(sandbox=sandbox, limits=limits_of(recipe.sandbox))
     stage = Stage(
         agent=agent,
         engine=engine,
         tool=tool,
-        section=recipe.rollout,
+        section=budgets[0],
         seed=recipe.run.seed,
         purpose="rl",
         temperature=recipe.rollout.temperature,
@@ -165,6 +179,7 @@ def assemble(
         optimizer=Optimizer(policy.named_parameters(), recipe.optimizer, total_steps=recipe.training.steps),
         sft_optimizer=Optimizer(policy.named_parameters(), recipe.sft_optimizer, total_steps=recipe.sft.steps),
         sft_state=SFTState(),
+        budgets=budgets,
     )
 
 
@@ -199,7 +214,7 @@ def build_engine(policy: Policy, section: EngineSection) -> TransformersEngine:
 
 def check_prompts(agent: SingleAgent, pool: Pool, recipe: Recipe) -> None:
     """Raise ConfigError when a task's prompt leaves no room to answer within rollout.max_context_tokens."""
-    limit = recipe.rollout.max_context_tokens
+    limit = stages(recipe.rollout, recipe.curriculum)[0].max_context_tokens
     tasks = [t for tasks in (*pool.train.values(), *pool.evaluation.values()) for t in tasks]
     frame = len(agent.prompt_text(Task(id="", question="?", answer="")).encode())
     # A token holds at least one byte, so most prompts need not be tokenised to know that they fit.

@@ -5,16 +5,18 @@ tasks -> groups of trajectories -> rewards -> filter -> advantages -> samples ->
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from agentmath.algorithms import advantages, filters, overlong
+from agentmath.algorithms import advantages, curriculum, filters, overlong
+from agentmath.config.curriculum import BUDGETS
 from agentmath.core.types import Group
 from agentmath.orchestration.build import Parts
 from agentmath.orchestration.measure import measure, refuse_dead_infrastructure
 from agentmath.orchestration.reference import reference_policy
 from agentmath.orchestration.saving import Run, save_rl
 from agentmath.rollout.recorder import write_trajectories
-from agentmath.telemetry.metrics import group_metrics
+from agentmath.telemetry.metrics import TRUNCATED, group_metrics
 from agentmath.telemetry.progress import Progress
 from agentmath.telemetry.stages import StageClock
 from agentmath.training import samples, step, weights
@@ -55,6 +57,7 @@ def train(run: Run) -> None:
             with clock.stage("record"):
                 record(run, collected)
             report(run, progress, {**group_metrics(collected.seen), **collected.counts, **values, **clock.take()})
+            grow_budgets(parts, collected.seen, progress.message)
             if recipe.evaluation.every_steps and state.step % recipe.evaluation.every_steps == 0:
                 measure(run, "rl", progress.message)
             if state.step % recipe.training.checkpoint_every_steps == 0 or state.step == recipe.training.steps:
@@ -67,7 +70,7 @@ def collect(parts: Parts, clock: StageClock) -> Collected:
     Dynamic sampling draws again while too few groups are left, at most rollout.max_refills times; then the step trains
     on what there is: finished work is never thrown away, and normalisation counts what was kept.
     """
-    rollout, state, collector = parts.recipe.rollout, parts.state, parts.collector
+    rollout, state, collector = parts.rollout, parts.state, parts.collector
     algorithm, seed = parts.recipe.algorithm, parts.recipe.run.seed
     collected = Collected()
     for _ in range(rollout.max_refills + 1):
@@ -113,11 +116,32 @@ def record(run: Run, collected: Collected) -> None:
         write_trajectories(path, collected.seen, state.step, run.parts.tokenizer.decode)
 
 
+def grow_budgets(parts: Parts, groups: list[Group], say: Callable[[str], None]) -> None:
+    """Enter the next stage of the curriculum when too many of the trajectories that ended were cut off by a budget."""
+    state, section = parts.state, parts.recipe.curriculum
+    scored = [t for g in groups for t in g.trajectories if t.reward is not None]
+    found = curriculum.advance(
+        curriculum.Progress(stage=state.budget_stage, rates=tuple(state.truncation_rates)),
+        [t.stop_reason in TRUNCATED for t in scored],
+        num_stages=len(parts.budgets),
+        window=section.window_steps,
+        threshold=section.truncation_rate,
+    )
+    is_new = found.stage != state.budget_stage
+    state.budget_stage, state.truncation_rates = found.stage, [*found.rates]
+    if is_new:
+        parts.enter_stage()
+        budgets = ", ".join(f"{key} {getattr(parts.rollout, key)}" for key in BUDGETS)
+        say(f"step {state.step}: budgets grow, stage {found.stage + 1} of {len(parts.budgets)}: {budgets}")
+
+
 def report(run: Run, progress: Progress, values: dict[str, float]) -> None:
     """One line of metrics, one refresh of the display."""
     seconds, state = values["seconds/step"], run.parts.state
     state.train_seconds += seconds
     num_tokens = values.get("context_tokens", 0.0) * values["trajectories"]
     values["tokens_per_second"] = num_tokens / seconds if seconds else 0.0
+    if len(run.parts.budgets) > 1:
+        values["budget_stage"] = float(state.budget_stage)
     run.writer.write("rl", state.step, values)
     progress.update(state.step, values)

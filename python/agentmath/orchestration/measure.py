@@ -29,7 +29,8 @@ def measure(run: Run, stage: StageName, say: Callable[[str], None]) -> None:
 def evaluate_sets(parts: Parts, *, purpose: str) -> dict[str, EvalResult]:
     """Figures of every held-out set, evaluation.num_tasks tasks each."""
     section = parts.recipe.evaluation
-    budgets = parts.recipe.rollout.model_copy(update={"segment_sampled_tokens": 0, "segment_tool_calls": 0})
+    # The last stage's, from the first evaluation on: figures of one run are to be comparable.
+    budgets = parts.budgets[-1].model_copy(update={"segment_sampled_tokens": 0, "segment_tool_calls": 0})
     where = replace(parts.collector.stage, purpose=purpose, temperature=section.temperature, section=budgets)
     results: dict[str, EvalResult] = {}
     for name, tasks in parts.pool.evaluation.items():

@@ -121,6 +121,7 @@ def restore(parts: Parts, directory: RunDirectory, say: Callable[[str], None]) -
     _, held = checkpoint.load(path)
     parts.policy.module.load_state_dict(held.model)
     parts.state = RunState.from_json(held.state)
+    parts.enter_stage()
     parts.collector.parked = parking.from_bytes(held.parked)
     if stage == "rl":
         parts.optimizer.load_state_dict(held.optimizer["optimizer"])

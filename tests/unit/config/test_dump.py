@@ -20,12 +20,13 @@ TEXT = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=20)
 def bounds(field: FieldInfo) -> dict[str, Any]:
     """Limits as hypothesis takes them, a little inside of those that exclude their limit."""
     found: dict[str, Any] = {}
+    inside = 1 if field.annotation is int else 1e-6
     for item in field.metadata:
         for name, key, shift in (
             ("ge", "min_value", 0),
-            ("gt", "min_value", 1),
+            ("gt", "min_value", inside),
             ("le", "max_value", 0),
-            ("lt", "max_value", -0.5),
+            ("lt", "max_value", -inside),
         ):
             if hasattr(item, name):
                 found[key] = getattr(item, name) + shift

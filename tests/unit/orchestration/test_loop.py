@@ -84,7 +84,9 @@ def run_collect(accuracies: Accuracies, *overrides: str, slow: int = 0) -> tuple
                 if accuracy is not None:
                     trajectory.reward = Reward(total=accuracy, parts={"accuracy": accuracy})
 
-    parts: Any = SimpleNamespace(recipe=recipe, state=state, collector=rollouts, tasks=Tasks(), run=run, score=score)
+    parts: Any = SimpleNamespace(
+        recipe=recipe, rollout=recipe.rollout, state=state, collector=rollouts, tasks=Tasks(), run=run, score=score
+    )
     return collect(parts, StageClock()), rollouts, state
 
 
