@@ -10,7 +10,7 @@ for Deep Reinforcement Learning, section 4.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -18,7 +18,16 @@ from torch import Tensor
 
 from agentmath_kernels.corrections import Correction, Sequences
 from agentmath_kernels.divergence import Kl
-from agentmath_kernels.head import DEFAULT_CHUNK_BYTES, HeadOutput, Options, Rows, RowTerms, head_logprobs, head_loss
+from agentmath_kernels.head import (
+    DEFAULT_CHUNK_BYTES,
+    HeadOutput,
+    Options,
+    RowLoss,
+    Rows,
+    RowTerms,
+    head_logprobs,
+    head_loss,
+)
 from agentmath_kernels.policy_terms import Formula, Inputs, RowValues, evaluate, with_sequences
 from agentmath_kernels.row_operator import Backend
 from agentmath_kernels.surrogates import MAX_LOG_RATIO, Surrogate
@@ -107,23 +116,8 @@ def policy_loss(
     if surrogate.of_sequence or correction.of_sequence:
         numbered = _numbered(rows, hidden, sequences)
         inputs = with_sequences(inputs, formula, numbered, lambda: _logprobs_of(hidden, lm_head_weight, rows))
-
-    def terms(span: slice, logp: Tensor, entropy: Tensor) -> RowTerms:
-        values = evaluate(logp, entropy, inputs.at(span), formula)
-        scale = inputs.scale[span]
-        dentropy = -entropy_coef * scale if entropy_coef else None
-        return RowTerms(values.loss * scale, values.dlogp * scale, values.finite, dentropy)
-
-    out = head_loss(hidden, lm_head_weight, rows, terms, want_entropy=True)
-    num_rows = int(out.finite.sum())
-    return PolicyLossOutput(
-        loss=out.loss,
-        logprobs=out.logprobs,
-        entropy=out.entropy,
-        num_rows=num_rows,
-        num_nonfinite=out.finite.numel() - num_rows,
-        metrics=_metrics(out, evaluate(out.logprobs, out.entropy, inputs, formula)) if num_rows else {},
-    )
+    out = head_loss(hidden, lm_head_weight, rows, _terms_of(inputs, formula), want_entropy=True)
+    return _output(out, lambda: _metrics(out, evaluate(out.logprobs, out.entropy, inputs, formula)))
 
 
 def nll_loss(
@@ -150,15 +144,7 @@ def nll_loss(
         return RowTerms(-logp * scale[span], -scale[span], scale[span].isfinite())
 
     out = head_loss(hidden, lm_head_weight, rows, terms, want_entropy=False)
-    num_rows = int(out.finite.sum())
-    return PolicyLossOutput(
-        loss=out.loss,
-        logprobs=out.logprobs,
-        entropy=out.entropy,
-        num_rows=num_rows,
-        num_nonfinite=out.finite.numel() - num_rows,
-        metrics={"nll": float(-out.logprobs[out.finite].mean(dtype=torch.float64))} if num_rows else {},
-    )
+    return _output(out, lambda: {"nll": float(-out.logprobs[out.finite].mean(dtype=torch.float64))})
 
 
 def token_logprobs(
@@ -181,6 +167,28 @@ def token_logprobs(
 @torch.no_grad()
 def _logprobs_of(hidden: Tensor, lm_head_weight: Tensor, rows: Rows) -> Tensor:
     return head_logprobs(hidden, lm_head_weight, rows, want_entropy=False)[0]
+
+
+def _terms_of(inputs: Inputs, formula: Formula) -> RowLoss:
+    def terms(span: slice, logp: Tensor, entropy: Tensor) -> RowTerms:
+        values = evaluate(logp, entropy, inputs.at(span), formula)
+        scale = inputs.scale[span]
+        dentropy = -formula.entropy_coef * scale if formula.entropy_coef else None
+        return RowTerms(values.loss * scale, values.dlogp * scale, values.finite, dentropy)
+
+    return terms
+
+
+def _output(out: HeadOutput, metrics: Callable[[], Mapping[str, float]]) -> PolicyLossOutput:
+    num_rows = int(out.finite.sum())
+    return PolicyLossOutput(
+        loss=out.loss,
+        logprobs=out.logprobs,
+        entropy=out.entropy,
+        num_rows=num_rows,
+        num_nonfinite=out.finite.numel() - num_rows,
+        metrics=metrics() if num_rows else {},
+    )
 
 
 def _refuse_contradictions(
