@@ -17,6 +17,7 @@ _SIGNS = str.maketrans(
         "\u221a": "\\sqrt ",
         "\u03c0": "\\pi ",
         "\u221e": "\\infty ",
+        "\u2205": "\\emptyset ",
         "\u222a": "\\cup ",
         "\u2208": "\\in ",
         "\u2264": "\\le ",
@@ -45,6 +46,7 @@ _REWRITES = tuple(
         (r"\\gt(?![A-Za-z])", ">"),
         (r"\\(?:cdot|times|ast)(?![A-Za-z])", "*"),
         (r"\\div(?![A-Za-z])", "/"),
+        (r"\\(?:varnothing|empty)(?![A-Za-z])", r"\\emptyset"),
         (r"\\mid(?![A-Za-z])|\\vert(?![A-Za-z])", "|"),
         (r"\\colon(?![A-Za-z])", ":"),
         (r"\\lbrace(?![A-Za-z])", r"\\{"),
@@ -58,7 +60,7 @@ _REWRITES = tuple(
 _REWRITTEN = re.compile(r"[\\<>~/]|\{,\}|\.\.\.")
 """Text without any of these is left alone by all patterns: most answers are."""
 _MAX_WRAPPINGS = 4
-_WRAPPINGS = (("\\(", "\\)"), ("\\[", "\\]"), ("$$", "$$"), ("$", "$"), ("**", "**"))
+_WRAPPINGS = (("\\(", "\\)"), ("\\[", "\\]"), ("$$", "$$"), ("$", "$"), ("**", "**"), ("`", "`"))
 _INDICES = re.compile("([\u2070\u00b9\u00b2\u00b3\u2074-\u2079]+)|([\u2080-\u2089]+)")
 _FRACTIONS = re.compile("[\u00bc-\u00be\u2150-\u215e\u2189]")
 """Signs that would else run together with the digits before them: a square, an index, the half of two and a half."""

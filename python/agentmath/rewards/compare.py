@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from fractions import Fraction
 
 from agentmath.config.grading import GradingSection
 from agentmath.rewards import symbolic
-from agentmath.rewards.expressions import Expression, read_expression, scaled
+from agentmath.rewards.expressions import Expression, Unreadable, read_expression, scaled
 from agentmath.rewards.forms import MAX_ITEMS, Form
 from agentmath.rewards.numbers import NUMBER_WORDS, same_number
+
+_LETTERS = re.compile("[A-Za-z]{2,4}")
 
 
 class NeedsLibrary(Exception):
@@ -52,9 +55,18 @@ class Comparison:
             relations = [_as_relation(f) for f in (gold, prediction)]
             same_sign = relations[0][1] == relations[1][1]
             return same_sign and self._is_multiple(relations[0][0], relations[1][0], positive=True)
+        if set(kinds) == {"words", "number"} and self._same_product(gold, prediction):
+            return True
         if gold.kind != prediction.kind:
             return self._same_vector(gold, prediction) or (gold.text == prediction.text and bool(gold.text))
         return self._same_kind(gold, prediction)
+
+    def _same_product(self, gold: Form, prediction: Form) -> bool:
+        """Letters side by side, which read as a word, beside a formula: ab and b * a."""
+        nodes = [f.node if f.kind == "number" else _product(f) for f in (gold, prediction)]
+        if any(node is None or not node.has_symbols for node in nodes):
+            return False
+        return self._same_value(*(node for node in nodes if node is not None))
 
     def _same_vector(self, gold: Form, prediction: Form) -> bool:
         """A column and a tuple in round brackets, where that is accepted."""
@@ -134,6 +146,13 @@ class Comparison:
 
 def _is_copy(a: Form, b: Form) -> bool:
     return (a.text, a.kind, a.name, a.unit) == (b.text, b.kind, b.name, b.unit)
+
+
+def _product(form: Form) -> Expression | None:
+    try:
+        return read_expression(form.text) if _LETTERS.fullmatch(form.text) else None
+    except Unreadable:
+        return None
 
 
 def _as_relation(form: Form) -> tuple[Expression | None, str]:

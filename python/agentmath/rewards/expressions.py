@@ -39,7 +39,7 @@ _GREEK = frozenset(
         "upsilon phi varphi chi psi omega Gamma Delta Theta Lambda Xi Sigma Phi Psi Omega ell",
     )
 )
-_SIMPLE = re.compile(r"\d+|x_\{\d+\}|[eI]")
+_SIMPLE = re.compile(r"\d+|x_\{\d+\}|e")
 _ARGUMENT_ENDS = frozenset("+-*/)]}|") | _FUNCTIONS | {"rfloor", "rceil"}
 _SYMBOL = "x_{"
 _CLOSERS = {"(": ")", "[": "]", "{": "}", "|": "|", "lfloor": "rfloor", "lceil": "rceil"}

@@ -52,6 +52,8 @@ _MEMBERSHIP = re.compile(r"\s*[A-Za-z]\s*\\in(?![A-Za-z])\s*(?P<set>.+)", re.DOT
 _BUILDER = re.compile(r"\s*[A-Za-z]\s*(?:\\in\s*(?:\\mathbb\s*\{?\s*R\s*\}?))?\s*[|:]\s*(?P<rule>.+)", re.DOTALL)
 _GROUPED = re.compile(r"(?<![\d,.])\d{1,3}(?:,\d{3})+(?![\d,])")
 _SPACED = re.compile(r"[-+]?\d{1,3}(?: \d{3})+(?:\.\d+)?")
+_WRAPPED_NUMBER = re.compile(r"\\text\s*\{([^{}]*\d[^{}]*)\}")
+"""\\text{3 apples}: the style of the whole answer says nothing."""
 _MIRRORED = {"\\ge": "\\le", ">": "<"}
 _RELATION = re.compile(r"\\le(?![A-Za-z])|\\ge(?![A-Za-z])|<|>")
 _NAME = re.compile(r"(?!\d)(?:\\?[A-Za-z]|_(?:\{[A-Za-z0-9]+\}|[A-Za-z]|\d+)|['|(){},:/]|(?<=[A-Za-z]\()-?\d+(?=\)))+")
@@ -142,6 +144,8 @@ def _read_list(text: str, depth: int) -> Form | None:
 
 
 def _read_set(text: str, depth: int) -> Form | None:
+    if text.strip() == "\\emptyset":
+        return Form("list", "")
     member = _MEMBERSHIP.fullmatch(text)
     if member:
         return read(member["set"], depth=depth + 1)
@@ -249,6 +253,9 @@ def _read_ratio(text: str, depth: int) -> Form | None:
 
 
 def _read_number(text: str) -> Form:
+    wrapped = _WRAPPED_NUMBER.fullmatch(text)
+    if wrapped:
+        return _read_number(wrapped[1])
     stripped = strip_unit(text)
     bare = _join_thousands(unwrap(stripped.text))
     letters = canonical(bare)

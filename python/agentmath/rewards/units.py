@@ -51,6 +51,7 @@ _SAME = {
     "$": "dollar", "usd": "dollar", "buck": "dollar", "centimeter": "cm", "centimetre": "cm", "millimeter": "mm",
     "meter": "m", "metre": "m", "kilometer": "km", "kilometre": "km", "gram": "g", "kilogram": "kg", "hour": "hr",
     "h": "hr", "minute": "min", "second": "sec", "s": "sec", "inche": "in", "inch": "in", "feet": "ft", "foot": "ft",
+    "mph": "mi / hr", "kph": "km / hr", "kmh": "km / hr", "kmph": "km / hr",
     "yard": "yd", "mile": "mi", "pound": "lb", "ounce": "oz", "liter": "l", "litre": "l",
 }  # fmt: skip
 
@@ -128,6 +129,7 @@ def _is_unit(text: str, *, has_gap: bool) -> bool:
 
 
 def _one_spelling(unit: str) -> str:
-    words = [w.rstrip(".").casefold() for w in re.sub(r"[{}]", "", unit).split()]
+    rate = re.sub(r"\s*/\s*|\s+per\s+", " / ", re.sub(r"[{}]", "", unit))
+    words = [w.rstrip(".").casefold() for w in rate.split()]
     singular = [w[:-1] if len(w) > 2 and w.endswith("s") and not w.endswith("ss") else w for w in words]
     return " ".join(_SAME.get(w, w) for w in singular)

@@ -54,6 +54,28 @@ def test_a_verdict_tells_what_was_found_and_why() -> None:
     assert grade("42", r"\boxed{042}").match is True
 
 
+@pytest.mark.parametrize(
+    ("gold", "right", "wrong"),
+    [
+        (r"\emptyset", r"\varnothing", r"\{0\}"),
+        (r"\emptyset", r"\{\}", r"\{\emptyset\}"),
+        ("\u2205", r"\emptyset", "0"),
+        (r"\text{3 apples}", "3", "4"),
+        (r"\text{3 apples}", r"3\text{ apples}", "3 pears"),
+        ("60 mph", "60 miles per hour", "60 km per hour"),
+        ("60 mph", r"60\text{ miles/hour}", "60 miles"),
+        ("5 km/h", "5 kilometers per hour", "5 mph"),
+        ("3", "`3`", "`4`"),
+        (r"a \cdot b", "ba", "a+b"),
+        ("ab", "b*a", "a*c"),
+        ("7+i", "(2+i)(3-i)", "7+i^3"),
+    ],
+)
+def test_one_answer_in_other_words(gold: str, right: str, wrong: str) -> None:
+    assert grade_answer(gold, right).match is True
+    assert grade_answer(gold, wrong).match is False
+
+
 def test_training_reads_boxes_alone() -> None:
     assert grade("42", "The answer is 42.").match is False
     assert grade("42", "The answer is 42.", form="text").match is True

@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import cmath
+import math
+
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from agentmath.config.grading import GradingSection
 from agentmath.rewards.expressions import read_expression
-from agentmath.rewards.symbolic import is_multiple, same_value
+from agentmath.rewards.symbolic import _read, is_multiple, same_value
 
 
 def same(gold: str, prediction: str) -> bool:
@@ -30,6 +35,8 @@ def same(gold: str, prediction: str) -> bool:
         (r"\lfloor \pi\rfloor", "3"),
         ("|3-5|", "2"),
         (r"\sqrt{2}\sqrt{2}-2", "0x"),
+        ("i^2", "-1"),
+        ("1+i^3", "1-i"),
     ],
 )
 def test_expressions_of_one_value_are_the_same(gold: str, prediction: str) -> None:
@@ -52,10 +59,53 @@ def test_expressions_of_one_value_are_the_same(gold: str, prediction: str) -> No
         (r"\frac{1}{0}", "1"),
         ("12345678901234567x", "12345678901234568x"),
         (r"9^{9^{9}}", r"9^{9^{8}}"),
+        ("i", "i^3"),
+        ("1+i", "1+i^2"),
     ],
 )
 def test_expressions_that_differ_a_little_differ(gold: str, prediction: str) -> None:
     assert not same(gold, prediction)
+
+
+Valued = tuple[str, complex]
+
+
+def _binary(sides: tuple[Valued, Valued, str]) -> Valued:
+    (a, x), (b, y), sign = sides
+    match sign:
+        case "+":
+            return f"{a}+{b}", x + y
+        case "-":
+            return f"{a}-({b})", x - y
+        case "*":
+            return f"({a})({b})", x * y
+        case _:
+            return rf"\frac{{{a}}}{{{b}}}", x / y if y else cmath.nan
+
+
+def _power(base: tuple[Valued, int]) -> Valued:
+    (a, x), n = base
+    return (f"{a}^{{{n}}}" if len(a) == 1 else f"({a})^{{{n}}}"), x**n if x or n > 0 else cmath.nan
+
+
+leaves = st.sampled_from([("2", 2), ("3", 3), ("12", 12), (".5", 0.5), ("i", 1j), ("e", math.e), (r"\pi ", math.pi)])
+trees = st.recursive(
+    leaves.map(lambda leaf: (leaf[0], complex(leaf[1]))),
+    lambda inner: st.one_of(
+        st.tuples(inner, inner, st.sampled_from("+-*/")).map(_binary),
+        st.tuples(inner, st.integers(-3, 3)).map(_power),
+    ),
+    max_leaves=6,
+)
+
+
+@given(trees)
+@settings(max_examples=150, deadline=None)
+def test_the_library_reads_what_was_written(tree: Valued) -> None:
+    text, value = tree
+    assume(cmath.isfinite(value) and abs(value) < 1e12)
+    found = complex(_read(read_expression(text).latex).evalf(30))
+    assert abs(found - value) <= 1e-6 * max(1, abs(value))
 
 
 def test_equations_are_multiples_and_relations_positive_ones() -> None:

@@ -20,7 +20,7 @@ from agentmath.rewards.units import Stripped, strip_unit
         (r"15\mbox{ cm}^2", Stripped("15", "cm^2")),
         ("15m\u00b2", Stripped("15", "m^2")),
         ("245 yd.", Stripped("245", "yd")),
-        ("60 km/h", Stripped("60", "km/h")),
+        ("60 km/h", Stripped("60", "km / hr")),
         ("3 inches", Stripped("3", "in")),
         ("5 million", Stripped("5", "", 1_000_000)),
         ("5 million dollars", Stripped("5", "dollar", 1_000_000)),
