@@ -151,7 +151,8 @@ class Ours:
                 seed=0,
                 purpose="bench",
                 temperature=1.0,
-            )
+            ),
+            group_size=shape.group,
         )
         optimizer = OptimizerSection(learning_rate=shape.learning_rate)
         self.optimizer = Optimizer(policy.named_parameters(), optimizer, total_steps=10**6)
@@ -168,10 +169,14 @@ class Ours:
             return [self._step(runner) for _ in range(count)]
 
     def _step(self, runner: asyncio.Runner) -> tuple[float, int, dict[str, float]]:
-        clock, shape, begin = StageClock(), self.shape, self.num_steps * self.shape.prompts
-        tasks = [(begin + i, self.tasks[(begin + i) % len(self.tasks)]) for i in range(shape.prompts)]
+        clock, begin = StageClock(), self.num_steps * self.shape.prompts
+
+        def draw(count: int) -> list[tuple[int, Task]]:
+            return [(begin + i, self.tasks[(begin + i) % len(self.tasks)]) for i in range(count)]
+
+        self.collector.begin_step(self.num_steps)
         with clock.stage("rollout"):
-            groups = runner.run(self.collector.collect(tasks, group_size=shape.group, step=self.num_steps))
+            groups = runner.run(self.collector.advance(draw, step=self.num_steps))
         with clock.stage("reward"):
             self._reward(groups)
         with clock.stage("train"):

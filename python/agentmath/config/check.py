@@ -14,6 +14,7 @@ from agentmath.config.model import ModelSection
 from agentmath.config.recipe import Recipe
 from agentmath.config.reward import RewardSection
 from agentmath.config.rollout import RolloutSection
+from agentmath.config.rollout_check import idle_rollout_keys, rollout_faults, rollout_warnings
 from agentmath.config.section import Section
 from agentmath.config.training import OptimizerSection, SFTSection
 from agentmath.core.errors import ConfigError
@@ -44,7 +45,7 @@ def check_recipe(recipe: Recipe) -> list[str]:
         *_data_faults(recipe),
         *curriculum_faults(recipe.rollout, recipe.curriculum),
         *_length_faults(recipe),
-        *_rollout_faults(recipe.rollout),
+        *rollout_faults(recipe.rollout),
         *_model_faults(recipe.model),
         *algorithm_faults(recipe),
         *_size_faults(recipe),
@@ -53,9 +54,11 @@ def check_recipe(recipe: Recipe) -> list[str]:
     if faults:
         several = "\n  ".join([f"the recipe cannot work, {len(faults)} faults:", *faults])
         raise ConfigError(faults[0] if len(faults) == 1 else several)
+    last = stages(recipe.rollout, recipe.curriculum)[-1]
     return [
         *_data_warnings(recipe),
-        *_rollout_warnings(stages(recipe.rollout, recipe.curriculum)[-1]),
+        *rollout_warnings(last),
+        *_idle_rollout_warnings(last, recipe.algorithm),
         *curriculum_warnings(recipe.rollout, recipe.curriculum),
         *_training_warnings(recipe),
         *_model_warnings(recipe),
@@ -129,14 +132,6 @@ def _faults_of_lengths(recipe: Recipe, rollout: RolloutSection) -> Iterator[str]
                 f"rollout.{key} = {getattr(rollout, key)} leaves no room for the prompt within "
                 f"rollout.max_context_tokens = {rollout.max_context_tokens}: lower the one or raise the other"
             )
-
-
-def _rollout_faults(rollout: RolloutSection) -> Iterator[str]:
-    if rollout.min_survivors > rollout.group_size:
-        yield (
-            f"rollout.min_survivors = {rollout.min_survivors} is more than a group has "
-            f"(rollout.group_size = {rollout.group_size}): every group would be dropped"
-        )
 
 
 def _model_faults(model: ModelSection) -> Iterator[str]:
@@ -222,19 +217,9 @@ def _data_warnings(recipe: Recipe) -> Iterator[str]:
         yield "no data source holds tasks out (data.NAME.held_out) or has role eval: accuracy will not be measured"
 
 
-def _rollout_warnings(rollout: RolloutSection) -> Iterator[str]:
-    if not (rollout.segment_sampled_tokens or rollout.segment_tool_calls):
-        yield from _without_effect(rollout, ["max_segments"], "rollout", "segments have no bound, so there is only one")
-        return
-    for bound, total in (("segment_sampled_tokens", "max_sampled_tokens"), ("segment_tool_calls", "max_tool_calls")):
-        limit, most = getattr(rollout, bound), getattr(rollout, total)
-        if limit >= most > 0:
-            yield f"rollout.{bound} = {limit} has no effect: a whole trajectory has at most {total} = {most}"
-    if rollout.max_segments - 1 > rollout.max_staleness:
-        yield (
-            f"a trajectory of rollout.max_segments = {rollout.max_segments} passes is {rollout.max_segments - 1} "
-            f"versions old when it ends and is dropped: rollout.max_staleness = {rollout.max_staleness}"
-        )
+def _idle_rollout_warnings(rollout: RolloutSection, algorithm: AlgorithmSection) -> Iterator[str]:
+    for keys, reason in idle_rollout_keys(rollout, algorithm):
+        yield from _without_effect(rollout, keys, "rollout", reason)
 
 
 def _training_warnings(recipe: Recipe) -> Iterator[str]:
@@ -243,7 +228,6 @@ def _training_warnings(recipe: Recipe) -> Iterator[str]:
         for keys, reason in idle_keys(recipe):
             yield from _without_effect(algorithm, keys, "algorithm", reason)
         yield from algorithm_warnings(recipe)
-        yield from _refill_warnings(algorithm, recipe.rollout)
         if not recipe.rollout.max_tool_calls:
             yield from _without_effect(recipe.reward, RewardSection.model_fields, "reward", "no tool call is allowed")
         if recipe.evaluation.every_steps >= training.steps:
@@ -257,11 +241,6 @@ def _training_warnings(recipe: Recipe) -> Iterator[str]:
     ):
         if optimizer.warmup_steps >= steps > 0:
             yield f"{label}.warmup_steps = {optimizer.warmup_steps}: {steps} steps never get past the warm-up"
-
-
-def _refill_warnings(algorithm: AlgorithmSection, rollout: RolloutSection) -> Iterator[str]:
-    if not algorithm.dynamic_sampling:
-        yield from _without_effect(rollout, ["max_refills"], "rollout", "without dynamic sampling no group is dropped")
 
 
 def _model_warnings(recipe: Recipe) -> Iterator[str]:

@@ -79,7 +79,7 @@ class Parts:
 
     def enter_stage(self) -> None:
         """Give trajectories the budgets of the present stage; those that wait go on under them too."""
-        self.collector.stage = replace(self.collector.stage, section=self.rollout)
+        self.collector.enter_stage(replace(self.collector.stage, section=self.rollout))
 
     @property
     def step_settings(self) -> StepSettings:
@@ -172,7 +172,7 @@ def assemble(
         grader=grader,
         agent=agent,
         tool=tool,
-        collector=Collector(stage=stage),
+        collector=Collector(stage=stage, group_size=recipe.rollout.group_size),
         pool=pool,
         tasks=TaskStream(pool.train, pool.weights, seed=recipe.run.seed),
         state=RunState(),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from agentmath.algorithms import advantages, curriculum, filters, overlong
 from agentmath.config.curriculum import BUDGETS
@@ -61,6 +62,7 @@ def train(run: Run) -> None:
             if recipe.evaluation.every_steps and state.step % recipe.evaluation.every_steps == 0:
                 measure(run, "rl", progress.message)
             if state.step % recipe.training.checkpoint_every_steps == 0 or state.step == recipe.training.steps:
+                parts.run(parts.collector.interrupt())
                 save_rl(run)
 
 
@@ -68,26 +70,38 @@ def collect(parts: Parts, clock: StageClock) -> Collected:
     """Finished, scored groups worth training on, and what became of the others.
 
     Dynamic sampling draws again while too few groups are left, at most rollout.max_refills times; then the step trains
-    on what there is: finished work is never thrown away, and normalisation counts what was kept.
+    on what there is: finished work is never thrown away, and normalisation counts what was kept. Where a step trains on
+    just as many groups as it asks for, oldest first, the others wait for the next one.
     """
-    rollout, state, collector = parts.rollout, parts.state, parts.collector
-    algorithm, seed = parts.recipe.algorithm, parts.recipe.run.seed
-    collected = Collected()
-    for _ in range(rollout.max_refills + 1):
-        missing = rollout.groups_per_step - len(collected.kept) - collector.num_parked
-        drawn = state.draw(parts.tasks, max(missing, 0))
+    state, collector, collected = parts.state, parts.collector, Collected()
+    fresh, num_stale = collector.drop_stale(collector.begin_step(state.version))
+    collected.add([], filters.Kept(groups=fresh, counts={}), num_stale)
+    collector.credit(len(fresh))
+    while not collector.is_step_over:
         with clock.stage("rollout"):
-            groups = parts.run(collector.collect(drawn, group_size=rollout.group_size, step=state.step))
-        refuse_dead_infrastructure(groups)
-        with clock.stage("reward"):
-            parts.score(groups)
-            overlong.punish(groups, algorithm, max_sampled_tokens=rollout.max_sampled_tokens)
-        fresh, num_stale = collector.drop_stale(groups, version=state.version)
-        kept = filters.keep(fresh, algorithm, min_survivors=rollout.min_survivors, seed=seed)
-        collected.add(groups, kept, num_stale)
-        if len(collected.kept) >= rollout.groups_per_step:
-            break
+            groups = parts.run(collector.advance(partial(state.draw, parts.tasks), step=state.step))
+        collector.credit(judge(parts, clock, groups, collected))
+    with clock.stage("rollout"):
+        groups = parts.run(collector.end_step())
+    judge(parts, clock, groups, collected)
+    if collector.has_quota:
+        collected.kept.sort(key=lambda g: g.ordinal)
+        collector.keep(collected.kept[parts.rollout.groups_per_step :])
+        del collected.kept[parts.rollout.groups_per_step :]
     return collected
+
+
+def judge(parts: Parts, clock: StageClock, groups: list[Group], collected: Collected) -> int:
+    """Score groups that have ended and add them to what was collected; returns how many of them were kept."""
+    algorithm, rollout = parts.recipe.algorithm, parts.rollout
+    refuse_dead_infrastructure(groups)
+    with clock.stage("reward"):
+        parts.score(groups)
+        overlong.punish(groups, algorithm, max_sampled_tokens=rollout.max_sampled_tokens)
+    fresh, num_stale = parts.collector.drop_stale(groups)
+    kept = filters.keep(fresh, algorithm, min_survivors=rollout.min_survivors, seed=parts.recipe.run.seed)
+    collected.add(groups, kept, num_stale)
+    return len(kept.groups)
 
 
 def update(parts: Parts, groups: list[Group], reference: Policy | None = None) -> dict[str, float]:

@@ -1,6 +1,6 @@
 """Scripted completions through the real episode loop and the real sandbox: what a dialect makes of them.
 
-    row -> Play (lines of one scripted session) -> rollout.episode.run_pass -> Played (what was run, what counts)
+    row -> Play (lines of one scripted session) -> rollout.passes.run_all -> Played (what was run, what counts)
 
 A row that cannot be read is a RowError; what a completion says never is.
 """
@@ -27,7 +27,8 @@ from agentmath.engines.scripted import ScriptedEngine
 from agentmath.formats.dialects import dialect_named
 from agentmath.formats.output import CUT_MARK, printed_text, shorten
 from agentmath.formats.stored import generations
-from agentmath.rollout.episode import Stage, engine_session, run_pass
+from agentmath.rollout.episode import Stage, engine_session
+from agentmath.rollout.passes import run_all
 from agentmath.tools.code import CodeTool
 
 MAX_TOKENS = 16 << 20
@@ -194,7 +195,7 @@ async def play(wanted: Play, sandbox: Sandbox, limits: Limits) -> Played:
         purpose="replay",
         temperature=1.0,
     )
-    await run_pass(trajectory, stage, step=0)
+    await run_all([trajectory], stage, step=0)
     return _played(trajectory, agent, engine.said.get(session, []), settings, ran_out=session in engine.ran_out)
 
 

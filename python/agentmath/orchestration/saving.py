@@ -103,7 +103,7 @@ def _save(run: Run, stage: str, step: int, tensors: dict[str, Any]) -> Path:
         model=parts.policy.module.state_dict(),
         optimizer=tensors,
         state=parts.state.as_json(),
-        parked=parking.to_bytes(parts.collector.parked),
+        parked=parking.to_bytes(parts.collector.kept),
         recipe=dump_recipe(parts.recipe),
     )
     keep = parts.recipe.training.keep_checkpoints
@@ -122,7 +122,7 @@ def restore(parts: Parts, directory: RunDirectory, say: Callable[[str], None]) -
     parts.policy.module.load_state_dict(held.model)
     parts.state = RunState.from_json(held.state)
     parts.enter_stage()
-    parts.collector.parked = parking.from_bytes(held.parked)
+    parts.collector.restore(parking.from_bytes(held.parked))
     if stage == "rl":
         parts.optimizer.load_state_dict(held.optimizer["optimizer"])
     else:

@@ -8,9 +8,7 @@ step with newer weights. An infrastructure failure ends it with StopReason.ERROR
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,6 +17,7 @@ from agentmath.core.errors import EngineError, SandboxError
 from agentmath.core.interfaces import Action, Agent, RolloutEngine, Tool
 from agentmath.core.seeds import derive_seed
 from agentmath.core.types import (
+    NO_VERSION,
     Completion,
     Sampling,
     Segment,
@@ -31,6 +30,7 @@ from agentmath.core.types import (
     Trajectory,
     Turn,
 )
+from agentmath.rollout.scheduling import Scheduler
 
 MAX_PAUSES_IN_A_ROW = 16
 """Stops at marks that turn out to mean nothing, as in a string of a program; then the model speaks on to its end, as
@@ -58,6 +58,9 @@ class Pass:
     session: int
     """The engine's key of this trajectory."""
     tool_seed: int
+    scheduler: Scheduler
+    key: int
+    """The scheduler's key of this trajectory."""
     tool_session: str | None = None
     num_sampled_tokens: int = 0
     num_tool_calls: int = 0
@@ -86,10 +89,13 @@ def engine_session(trajectory: Trajectory) -> int:
     return (trajectory.ordinal << 16) | trajectory.sample_index
 
 
-async def run_pass(trajectory: Trajectory, stage: Stage, *, step: int) -> None:
-    """Carry the trajectory on until it is finished or a segment bound is reached."""
+async def run_pass(trajectory: Trajectory, stage: Stage, scheduler: Scheduler, *, key: int, step: int) -> None:
+    """Carry the trajectory, which the scheduler knows by `key` and counts as running, on until it is finished or its
+    pass is over."""
     first_turn = len(trajectory.turns)
-    state = Pass(session=engine_session(trajectory), tool_seed=tool_seed(stage, trajectory))
+    state = Pass(
+        session=engine_session(trajectory), tool_seed=tool_seed(stage, trajectory), scheduler=scheduler, key=key
+    )
     trajectory.stop_reason = None
     try:
         while trajectory.stop_reason is None:
@@ -109,22 +115,6 @@ async def run_pass(trajectory: Trajectory, stage: Stage, *, step: int) -> None:
             num_tool_calls=state.num_tool_calls,
         )
     )
-
-
-async def run_all(trajectories: Sequence[Trajectory], stage: Stage, *, step: int) -> None:
-    """One pass of every trajectory; all end together or the deadline says which did not."""
-    seconds = stage.section.deadline_seconds
-    try:
-        async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
-            for trajectory in trajectories:
-                group.create_task(run_pass(trajectory, stage, step=step))
-    except TimeoutError as error:
-        waiting = [f"{t.ordinal}/{t.sample_index}" for t in trajectories if t.stop_reason is None]
-        raise EngineError(
-            f"step {step}: {len(waiting)} of {len(trajectories)} trajectories did not end within "
-            f"rollout.deadline_seconds = {seconds:g} (first: {', '.join(waiting[:5])}). "
-            "Raise the deadline, or lower rollout.max_sampled_tokens or rollout.groups_per_step."
-        ) from error
 
 
 async def _open_tool(trajectory: Trajectory, tool: Tool, state: Pass) -> None:
@@ -153,20 +143,26 @@ async def _run(call: ToolCall, tool: Tool, state: Pass) -> ToolResult:
 
 async def _take_turn(trajectory: Trajectory, stage: Stage, state: Pass) -> None:
     """Let the agent speak once, carry out its call, and append the turn; or say why it may not speak."""
-    context = trajectory.tokens
-    room = _room(trajectory, stage.section, len(context))
-    pass_room = min(room, _pass_room(trajectory, stage.section, state))
-    if pass_room <= 0:
-        trajectory.stop_reason = StopReason.LENGTH if room <= 0 else StopReason.SEGMENT
+    context, num_sampled = trajectory.tokens, trajectory.num_sampled_tokens
+    num_context = len(context)
+    room, is_pass_bound = state.scheduler.ask(state.key, num_context)
+    if not room:
+        trajectory.stop_reason = StopReason.SEGMENT if is_pass_bound else StopReason.LENGTH
         return
     sampling = Sampling(
-        max_new_tokens=pass_room,
+        max_new_tokens=room,
         temperature=stage.temperature,
         stop=stage.agent.stop if state.num_pauses < MAX_PAUSES_IN_A_ROW else (),
         seed=request_seed(stage, trajectory),
     )
     completion = await stage.engine.generate(context.ids.tolist(), sampling, session=state.session)
     state.num_sampled_tokens += len(completion.ids)
+    if completion.stop_reason is StopReason.ABORTED:
+        # Interrupted: what was sampled is kept as if the pass had been so long.
+        completion, is_pass_bound = replace(completion, stop_reason=StopReason.LENGTH), True
+        if not len(completion.ids):
+            trajectory.stop_reason = StopReason.SEGMENT
+            return
     if trajectory.turns and _is_open(trajectory.turns[-1]):
         completion = _join(trajectory.turns.pop(), completion)
         context = trajectory.tokens
@@ -174,32 +170,24 @@ async def _take_turn(trajectory: Trajectory, stage: Stage, state: Pass) -> None:
     stop = action.stop_reason
     is_pause = action.call is None and action.notice is None and stop is None
     state.num_pauses = state.num_pauses + 1 if is_pause else 0
-    if stop is StopReason.LENGTH and pass_room < room:
+    if stop is StopReason.LENGTH and is_pass_bound:
         stop = StopReason.SEGMENT
-    if action.call is not None and trajectory.num_tool_calls >= stage.section.max_tool_calls:
+    if action.call is not None and not state.scheduler.may_call(state.key):
         stop = StopReason.MAX_TOOL_CALLS
     result = await _execute(action, trajectory, stage, state) if action.call is not None and stop is None else None
     turn_stop = stop or completion.stop_reason
     trajectory.turns.append(_turn(stage.agent, action, result, turn_stop))
+    _tell(trajectory, state, num_sampled=num_sampled, num_context=num_context)
     trajectory.stop_reason = stop or _after_notice(action, stage.section, state)
 
 
-def _room(trajectory: Trajectory, section: RolloutSection, num_context_tokens: int) -> int:
-    """Tokens that the trajectory may still sample, by its generated length and by its context length."""
-    return min(
-        section.max_sampled_tokens - trajectory.num_sampled_tokens, section.max_context_tokens - num_context_tokens
-    )
-
-
-def _pass_room(trajectory: Trajectory, section: RolloutSection, state: Pass) -> int:
-    """Tokens that this pass may still sample; the last pass has no bound of its own."""
-    if len(trajectory.segments) + 1 >= section.max_segments:
-        return section.max_sampled_tokens
-    if section.segment_tool_calls and state.num_tool_calls >= section.segment_tool_calls:
-        return 0
-    if section.segment_sampled_tokens:
-        return section.segment_sampled_tokens - state.num_sampled_tokens
-    return section.max_sampled_tokens
+def _tell(trajectory: Trajectory, state: Pass, *, num_sampled: int, num_context: int) -> None:
+    """Report a turn to the scheduler: tokens that were kept, and those that were inserted behind them."""
+    sampled = max(trajectory.num_sampled_tokens - num_sampled, 0)
+    tokens = trajectory.turns[-1].tokens
+    oldest = int(tokens.versions[tokens.trainable].min()) if sampled else NO_VERSION
+    state.scheduler.sampled(state.key, sampled, oldest)
+    state.scheduler.inserted(state.key, max(trajectory.num_context_tokens - num_context - sampled, 0))
 
 
 def _is_open(turn: Turn) -> bool:
@@ -221,9 +209,11 @@ def _join(cut: Turn, completion: Completion) -> Completion:
 
 async def _execute(action: Action, trajectory: Trajectory, stage: Stage, state: Pass) -> ToolResult:
     assert action.call is not None
+    state.scheduler.call_began(state.key)
     if state.tool_session is None:
         await _open_tool(trajectory, stage.tool, state)
     result = await _run(action.call, stage.tool, state)
+    state.scheduler.call_ended(state.key)
     state.num_tool_calls += 1
     return result
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,8 +27,8 @@ from agentmath.core.types import (
 )
 from agentmath.formats.dialect import Dialect
 from agentmath.formats.dialects import DIALECTS
-from agentmath.rollout.collector import Collector
-from agentmath.rollout.episode import MAX_PAUSES_IN_A_ROW, Stage, request_seed, run_all, run_pass, tool_seed
+from agentmath.rollout.episode import MAX_PAUSES_IN_A_ROW, Stage, request_seed, tool_seed
+from agentmath.rollout.passes import run_all
 from characters import CharTokenizer
 
 
@@ -99,10 +100,11 @@ class EchoTool:
         self.num_open -= 1
 
 
-def stage(script: str, tool: EchoTool | None = None, dialect: str = "agentmath", **budget: int | float) -> Stage:
+def stage(script: str, tool: EchoTool | None = None, dialect: str = "agentmath", **budget: Any) -> Stage:
     prompt = PromptSection.model_validate({"chat": False, "dialect": dialect})
     agent = SingleAgent(tokenizer=CharTokenizer(), section=prompt, max_tool_output_tokens=50)
-    section = RolloutSection(**{"max_sampled_tokens": 500, "max_context_tokens": 1000, **budget})
+    mode = "segments" if {"segment_sampled_tokens", "segment_tool_calls"} & set(budget) else "batch"
+    section = RolloutSection(**{"max_sampled_tokens": 500, "max_context_tokens": 1000, "mode": mode, **budget})
     return Stage(
         agent=agent,
         engine=StreamEngine(script),
@@ -121,7 +123,7 @@ def new(where: Stage) -> Trajectory:
 
 def run(where: Stage, trajectory: Trajectory | None = None, step: int = 0) -> Trajectory:
     trajectory = trajectory or new(where)
-    asyncio.run(run_pass(trajectory, where, step=step))
+    asyncio.run(run_all([trajectory], where, step=step))
     return trajectory
 
 
@@ -284,31 +286,6 @@ def test_a_passed_deadline_names_what_was_awaited_and_closes_sessions():
     with pytest.raises(EngineError, match=r"1 of 1 trajectories .* 0\.2 .*3/0"):
         asyncio.run(run_all([new(where)], where, step=0))
     assert tool.num_open == 0
-
-
-def test_unfinished_groups_are_parked_and_come_back_whole():
-    where = stage("y" * 30, segment_sampled_tokens=20, max_segments=5)
-    collector = Collector(stage=where)
-    task = Task(id="t", question="Q", answer="1")
-    first = asyncio.run(collector.collect([(0, task), (1, task)], group_size=2, step=0))
-    assert first == []
-    assert [g.ordinal for g in collector.parked] == [0, 1]
-    second = asyncio.run(collector.collect([], group_size=2, step=1))
-    assert [g.ordinal for g in second] == [0, 1]
-    assert collector.num_parked == 0
-    assert all(len(t.segments) == 2 for g in second for t in g.trajectories)
-
-
-def test_groups_too_old_by_their_oldest_token_are_dropped():
-    where = stage("y" * 30, segment_sampled_tokens=20, max_segments=5, max_staleness=1)
-    collector = Collector(stage=where)
-    task = Task(id="t", question="Q", answer="1")
-    asyncio.run(collector.collect([(0, task)], group_size=2, step=0))
-    where.engine.version = 2  # type: ignore[attr-defined]
-    groups = asyncio.run(collector.collect([], group_size=2, step=1))
-    assert groups[0].trajectories[0].oldest_version == 0
-    assert collector.drop_stale(groups, version=1) == (groups, 0)
-    assert collector.drop_stale(groups, version=2) == ([], 1)
 
 
 def test_spans_of_a_whole_trajectory():
