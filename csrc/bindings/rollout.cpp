@@ -23,7 +23,7 @@ using rollout::History;
 using rollout::Scheduler;
 using rollout::Settings;
 
-std::tuple<std::int64_t, bool> Ask(const Scheduler& scheduler, std::int64_t key,
+std::tuple<std::int64_t, bool> Ask(Scheduler& scheduler, std::int64_t key,
                                    std::int64_t context_tokens) {
   const rollout::Allowance found = scheduler.Ask(key, context_tokens);
   return {found.tokens, found.bound == rollout::Allowance::Bound::kSegment};

@@ -208,21 +208,21 @@ bool Scheduler::IsFresh(std::int64_t oldest_version) const {
 bool Scheduler::AnyMustFinish() const {
   for (const auto& [number, group] : groups_) {
     if (group.unfinished == 0) continue;
-    for (const Trajectory& t : group.samples) {
-      const std::int64_t oldest = t.used.oldest_version;
-      if (oldest != kNoVersion && version_ - oldest >= settings_.max_lag) return true;
-    }
+    for (const Trajectory& t : group.samples)
+      for (const std::int64_t version : {t.used.oldest_version, t.asked_version})
+        if (version != kNoVersion && version_ - version >= settings_.max_lag) return true;
   }
   return false;
 }
 
-Allowance Scheduler::Ask(Key key, std::int64_t context_tokens) const {
-  const Trajectory& t = Active(key);
+Allowance Scheduler::Ask(Key key, std::int64_t context_tokens) {
+  Trajectory& t = Active(key);
   const Budgets& b = budgets_;
   const std::int64_t room =
       std::min(b.sampled_tokens - t.used.sampled_tokens, b.context_tokens - context_tokens);
   if (room <= 0) return {0, Allowance::Bound::kLength};
   if (interrupted_) return {0, Allowance::Bound::kSegment};
+  t.asked_version = version_;
   const bool is_bounded = settings_.mode == Mode::kSegments && t.used.segments + 1 < b.segments;
   std::int64_t pass = room;
   if (is_bounded && b.segment_calls > 0 && t.pass_calls >= b.segment_calls)
@@ -242,6 +242,7 @@ void Scheduler::Sampled(Key key, std::int64_t tokens, std::int64_t oldest_versio
   t.used.context_tokens += tokens;
   t.pass_tokens += tokens;
   active_context_ += tokens;
+  t.asked_version = kNoVersion;
   if (tokens == 0 || oldest_version == kNoVersion) return;
   const bool is_first = t.used.oldest_version == kNoVersion;
   t.used.oldest_version =
@@ -272,6 +273,7 @@ void Scheduler::CallEnded(Key key) {
 void Scheduler::Park(Key key) {
   Trajectory& t = Active(key);
   ++t.used.segments;
+  t.asked_version = kNoVersion;
   Move(key, t, State::kParked);
 }
 
@@ -285,6 +287,7 @@ void Scheduler::End(Key key, State outcome) {
   Trajectory& t = group.samples[sample];
   if (t.state == State::kQueued) queue_.erase({t.used.sampled_tokens == 0, key});
   if (IsActive(t.state)) ++t.used.segments;
+  t.asked_version = kNoVersion;
   Move(key, t, outcome);
   if (--group.unfinished == 0) {
     --num_unfinished_groups_;

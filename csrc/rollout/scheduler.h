@@ -104,7 +104,8 @@ class Scheduler {
   void BeginStep(std::int64_t version);
   // `kept` more groups are to be trained on.
   void Credit(std::int64_t kept);
-  // Another round, if the one before was released: what was parked is queued again. Error while something runs.
+  // Another round, if the one before was released: what was parked is queued again. Error while
+  // something runs.
   void BeginRound();
   // Groups to submit now.
   std::int64_t NumWanted() const;
@@ -122,7 +123,9 @@ class Scheduler {
 
   // ---- a trajectory that runs; Error for one that does not
 
-  Allowance Ask(Key key, std::int64_t context_tokens) const;
+  // What the next request may sample. Its tokens may have this version from now on, whenever they
+  // are told of.
+  Allowance Ask(Key key, std::int64_t context_tokens);
   bool MayCall(Key key) const;
   // oldest_version: of these tokens, or kNoVersion where nobody knows.
   void Sampled(Key key, std::int64_t tokens, std::int64_t oldest_version);
@@ -154,6 +157,7 @@ class Scheduler {
     State state = State::kQueued;
     History used;
     std::int64_t pass_tokens = 0, pass_calls = 0;
+    std::int64_t asked_version = kNoVersion;  // of a request that is under way
   };
   struct Group {
     std::vector<Trajectory> samples;

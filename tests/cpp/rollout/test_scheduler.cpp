@@ -231,6 +231,22 @@ TEST(async_goes_on_over_a_change_of_weights_and_others_may_not) {
   CHECK_THROWS(Error, (flowing.BeginStep(0), 0));
 }
 
+TEST(a_request_that_runs_over_a_change_of_weights_makes_its_group_old) {
+  Scheduler scheduler(Of(Mode::kAsync, 1, 2, 1), Roomy());
+  scheduler.BeginStep(0);
+  scheduler.Submit(0, {History{}});
+  scheduler.Ask(scheduler.Admit().at(0), 1);
+  scheduler.Credit(1);
+  CHECK(scheduler.IsStepOver());
+  scheduler.BeginStep(1);
+  scheduler.Credit(1);
+  CHECK(!scheduler.IsStepOver());
+  scheduler.Sampled(KeyOf(0, 0), 5, 0);
+  CHECK(!scheduler.IsStepOver());
+  scheduler.End(KeyOf(0, 0), State::kDone);
+  CHECK(scheduler.IsStepOver());
+}
+
 TEST(admission_keeps_within_the_kv_budget_and_never_starves) {
   Settings settings = Of(Mode::kBatch, 3);
   settings.kv_tokens = 100;
