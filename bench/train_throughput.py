@@ -35,6 +35,7 @@ from common import emit, record
 
 from agentmath.algorithms import advantages
 from agentmath.config.algorithm import AlgorithmSection
+from agentmath.config.curriculum import CurriculumSection
 from agentmath.config.engine import EngineSection
 from agentmath.config.model import ModelSection
 from agentmath.config.rollout import RolloutSection
@@ -46,6 +47,7 @@ from agentmath.data.generators import arithmetic
 from agentmath.orchestration.build import build_engine
 from agentmath.rollout.collector import Collector
 from agentmath.rollout.episode import Stage
+from agentmath.rollout.scheduler import Scheduler, settings_of
 from agentmath.telemetry.stages import StageClock
 from agentmath.training import samples, step
 from agentmath.training.optim import Optimizer
@@ -142,18 +144,16 @@ class Ours:
             max_context_tokens=context,
             max_staleness=0,
         )
-        self.collector = Collector(
-            stage=Stage(
-                agent=agent,
-                engine=self.engine,
-                tool=NoTool(),
-                section=section,
-                seed=0,
-                purpose="bench",
-                temperature=1.0,
-            ),
-            group_size=shape.group,
+        stage = Stage(
+            agent=agent,
+            engine=self.engine,
+            tool=NoTool(),
+            section=section,
+            seed=0,
+            purpose="bench",
+            temperature=1.0,
         )
+        self.collector = Collector(stage=stage, scheduler=Scheduler(settings_of([section], CurriculumSection())))
         optimizer = OptimizerSection(learning_rate=shape.learning_rate)
         self.optimizer = Optimizer(policy.named_parameters(), optimizer, total_steps=10**6)
         self.settings = step.StepSettings(
@@ -169,14 +169,13 @@ class Ours:
             return [self._step(runner) for _ in range(count)]
 
     def _step(self, runner: asyncio.Runner) -> tuple[float, int, dict[str, float]]:
-        clock, begin = StageClock(), self.num_steps * self.shape.prompts
-
-        def draw(count: int) -> list[tuple[int, Task]]:
-            return [(begin + i, self.tasks[(begin + i) % len(self.tasks)]) for i in range(count)]
-
-        self.collector.begin_step(self.num_steps)
+        clock, shape, begin = StageClock(), self.shape, self.num_steps * self.shape.prompts
+        tasks = [(begin + i, self.tasks[(begin + i) % len(self.tasks)]) for i in range(shape.prompts)]
         with clock.stage("rollout"):
-            groups = runner.run(self.collector.advance(draw, step=self.num_steps))
+            collected = self.collector.collect(
+                lambda count: tasks[:count], wanted=shape.prompts, step=self.num_steps, version=self.num_steps
+            )
+            groups = runner.run(collected)
         with clock.stage("reward"):
             self._reward(groups)
         with clock.stage("train"):

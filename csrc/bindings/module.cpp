@@ -7,6 +7,6 @@ NB_MODULE(_C, m) {
   m.doc() = "Compiled core of agentmath.";
   agentmath::BindDecode(m);
   agentmath::BindLoss(m);
-  agentmath::BindRollout(m);
+  agentmath::BindScheduler(m);
   agentmath::BindSandbox(m);
 }

@@ -7,7 +7,7 @@ namespace agentmath {
 
 void BindDecode(nanobind::module_& m);
 void BindLoss(nanobind::module_& m);
-void BindRollout(nanobind::module_& m);
+void BindScheduler(nanobind::module_& m);
 void BindSandbox(nanobind::module_& m);
 
 }  // namespace agentmath

@@ -1,191 +1,150 @@
-// Which trajectories may run, how far each may go, and when a step has what it needs.
+// What may run, and when: states, budgets, admission, rounds and versions of trajectories.
 //
-// A step is made of rounds. The caller submits groups, starts what Admit names, asks before every
-// request how much may be sampled, and tells what happened. It owns prompts, tokens and waiting;
-// this class owns states, budgets, quotas and versions. It never waits, holds no clock and draws no
-// random numbers: equal calls give equal answers.
+// A trainer asks for groups in rounds. Whoever drives the scheduler (an event loop, a simulator, a
+// test) reports what happened and asks what to do; the scheduler waits for nothing, starts nothing,
+// reads no clock and draws no random numbers, so equal reports give equal decisions.
 //
-//   mode      a round ends when                         what is unfinished then
-//   batch     every trajectory has ended                nothing is
-//   segments  every trajectory has ended or reached     goes on in the next round with newer
-//   weights
-//             the bound of its pass
-//   quota     enough groups have ended                  is interrupted, and goes on in the next
-//   step async     as quota                                  runs on while weights change
+//   Scheduler scheduler(settings);
+//   for (version = 0;; ++version) {
+//     scheduler.BeginRound(groups_per_step, now);
+//     for (;;) {
+//       Decisions todo = scheduler.Decide(now);
+//       submit todo.num_groups_wanted new groups (then decide again), begin todo.grants,
+//       abort the requests of todo.interrupts
+//       if (todo.round_is_over) break;
+//       wait for something to happen and report it: each report names its ticket, and its verdict
+//       says how this trajectory goes on
+//     }
+//     if weights must not change under running requests: Interrupt(), abort those it names and
+//     report them, until Stats says that nothing runs
+//     train on TakeGroups();
+//     scheduler.SetVersion(version + 1, now);
+//   }
 //
-// In quota and async new groups begin as others end. Versions count weight updates; the age of a
-// group is that of its oldest sampled token, and max_lag bounds it where the group is consumed. So
-// no more groups are begun than can be consumed in time, and a step waits for those that the next
-// one would find too old. With max_lag 0 both are batch.
+// Where a trajectory runs is not decided here but by the balancer.
+//
+// new -> queued -> running <-> tool          running, tool -> done, failed, parked, queued (retry)
+//           ^-------- parked <---'           any but ended -> cancelled
+//
+// Every method may be called from any thread.
 #pragma once
 
 #include <cstdint>
-#include <deque>
-#include <map>
-#include <set>
+#include <memory>
 #include <string>
-#include <utility>
 #include <vector>
+
+#include "rollout/records.h"
+#include "rollout/settings.h"
 
 namespace agentmath::rollout {
 
-// Group number times 2^16 plus the sample's.
-using Key = std::int64_t;
-constexpr std::int64_t kSamplesPerGroup = 1 << 16;
-constexpr std::int64_t kNoVersion = -1;
-
-enum class Mode { kBatch, kSegments, kQuota, kAsync };
-enum class State { kQueued, kRunning, kTool, kParked, kDone, kFailed, kCancelled };
-
-// Of one trajectory; 0 sets no bound where a bound may be left out.
-struct Budgets {
-  std::int64_t sampled_tokens = 1;
-  std::int64_t context_tokens = 1;
-  std::int64_t tool_calls = 0;
-  std::int64_t segments = 1;        // passes; the last one has no bound of its own
-  std::int64_t segment_tokens = 0;  // of one pass, or 0
-  std::int64_t segment_calls = 0;   // of one pass, or 0
-};
-
-struct Settings {
-  Mode mode = Mode::kBatch;
-  std::int64_t groups_per_step = 1;
-  std::int64_t groups_in_flight = 1;  // quota and async: begun and unfinished at a time
-  std::int64_t max_lag = 0;           // versions
-  std::int64_t max_rounds =
-      1;  // of a step; in quota and async, times groups_per_step that it may begin
-  std::int64_t kv_tokens = 0;  // context of all that run at a time, or 0
-};
-
-// What a trajectory has used up; how one that was begun in an earlier life is handed back.
-struct History {
-  std::int64_t context_tokens = 0;
-  std::int64_t sampled_tokens = 0;
-  std::int64_t tool_calls = 0;
-  std::int64_t segments = 0;
-  std::int64_t oldest_version = kNoVersion;
-};
-
-// The answer to Ask.
-struct Allowance {
-  enum class Bound { kLength, kSegment };
-  std::int64_t tokens = 0;       // 0: nothing may be sampled
-  Bound bound = Bound::kLength;  // which budget it is that ends there
-};
-
-struct Transition {
-  std::int64_t sequence;
-  Key key;
-  State from, to;
-};
-
 class Scheduler {
  public:
-  // Throws Error for settings or budgets that cannot work.
-  Scheduler(const Settings& settings, const Budgets& budgets);
+  // Throws std::invalid_argument for settings that cannot be.
+  explicit Scheduler(const Settings& settings);
+  ~Scheduler();
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
 
-  // Budgets from now on, for all trajectories.
-  void SetBudgets(const Budgets& budgets);
+  // ---- the trainer ----
 
-  // ---- groups
+  // The trainer wants `wanted` groups now. Parked trajectories may go on.
+  void BeginRound(std::int64_t wanted, Time now);
 
-  // A group with one trajectory for each history, in the order of samples. Error for a group that
-  // is known.
-  void Submit(std::int64_t group, const std::vector<History>& samples);
-  // Groups all of whose trajectories have ended, oldest first; they are forgotten.
-  std::vector<std::int64_t> Release();
-  // Ends what has not ended of a group; false when the group is unknown.
-  bool Cancel(std::int64_t group);
+  // The groups of a round that is over, oldest first by their oldest token: as many as it wanted
+  // (kQuota, kAsync; more when more are due to be trained on now or never), or all that ended.
+  // Nothing while the round is not over. They are forgotten: what is reported of them is late.
+  std::vector<Released> TakeGroups();
 
-  // ---- a step
+  // Stops the round: what waits is parked, what runs is parked at its next report. Returns the ids
+  // whose requests to an engine should be aborted and whose tools are waited for.
+  std::vector<Id> Interrupt(Time now);
 
-  // Weights have this version from now on; what was parked is queued again. Error for a version
-  // that goes back, and while something runs, but for async.
-  void BeginStep(std::int64_t version);
-  // `kept` more groups are to be trained on.
-  void Credit(std::int64_t kept);
-  // Another round, if the one before was released: what was parked is queued again. Error while
-  // something runs.
-  void BeginRound();
-  // Groups to submit now.
-  std::int64_t NumWanted() const;
-  // Trajectories to start, those begun earlier first, then in the order of groups; they count as
-  // running.
-  std::vector<Key> Admit();
-  // The round is over, or enough groups to look at have ended: time to Release.
-  bool IsRoundOver() const;
-  // The step has what it needs, or nothing more can be had.
-  bool IsStepOver() const;
-  // Nothing more may be sampled in this step. What runs, to be aborted.
-  std::vector<Key> Interrupt();
-  // True when a group whose oldest token has this version may be trained on now.
-  bool IsFresh(std::int64_t oldest_version) const;
+  // Later tokens come from weights `version`. Throws std::invalid_argument when it is lower.
+  void SetVersion(std::int64_t version, Time now);
 
-  // ---- a trajectory that runs; Error for one that does not
+  // A step's ends are counted, the stage of the budgets grows when too many were cut off by a
+  // budget; true when it did. Counted are groups released since the last call.
+  bool EndStep();
 
-  // What the next request may sample. Its tokens may have this version from now on, whenever they
-  // are told of.
-  Allowance Ask(Key key, std::int64_t context_tokens);
-  bool MayCall(Key key) const;
-  // oldest_version: of these tokens, or kNoVersion where nobody knows.
-  void Sampled(Key key, std::int64_t tokens, std::int64_t oldest_version);
-  // Tokens that nobody sampled: tool output, notices.
-  void Inserted(Key key, std::int64_t tokens);
-  void CallBegan(Key key);
-  void CallEnded(Key key);
-  void Park(Key key);
-  // kDone, kFailed or kCancelled. One that has ended already is left alone: late news change
-  // nothing.
-  void End(Key key, State outcome);
+  // No group will be submitted any more: rounds are over when all that there is has ended.
+  void CloseIntake();
 
-  // ---- looks
+  // ---- trajectories ----
 
-  State StateOf(Key key) const;
-  History HistoryOf(Key key) const;
-  // Not ended, in the order of keys.
-  std::vector<Key> Unfinished() const;
-  std::int64_t num_active() const { return num_active_; }
-  std::int64_t active_context_tokens() const { return active_context_; }
-  std::int64_t num_unfinished_groups() const { return num_unfinished_groups_; }
-  // The last few thousand, oldest first.
-  const std::deque<Transition>& transitions() const { return transitions_; }
-  // One line for each group, for people.
-  std::string Dump() const;
+  // A new group of `num_samples` trajectories; ids are IdOf(group, 0), IdOf(group, 1), ...
+  // Throws std::invalid_argument for a group id that is not above all earlier ones, and for a
+  // prompt that never fits into kv_budget_tokens. One that leaves no room within the budgets ends
+  // as soon as it is to begin.
+  void Submit(GroupId group, std::int64_t prompt_tokens, std::int64_t num_samples, Time now);
+
+  // A trajectory just submitted has in truth passes behind it: takes totals, counts and versions of
+  // `where`. Throws std::invalid_argument once it was granted.
+  void Resume(Id id, const View& where);
+
+  // ---- reports ----
+  // A ticket that was never given throws std::invalid_argument; one that is no longer valid is
+  // counted and ignored. Counts below 0 throw std::invalid_argument.
+
+  Verdict Generated(Ticket ticket, const Generation& what, Time now);
+
+  // The tool's result is in the context.
+  Verdict Answered(Ticket ticket, const Totals& totals, Time now);
+
+  // Engine or tool failed; totals are what is kept. `owes_call`: of a tool's ticket, only the call
+  // is repeated; else the trajectory speaks on from totals. Tried again while retries are left.
+  Verdict Lost(Ticket ticket, const Totals& totals, bool owes_call, Time now);
+
+  // Ends trajectories from outside; those that have ended stay as they are. Their running requests
+  // are among the next interrupts. False when there was nothing to end.
+  bool Cancel(Id id, Time now);
+  bool CancelGroup(GroupId group, Time now);
+
+  // ---- decisions ----
+
+  // At most `limit` grants (0: all). Gives up what is past its deadline. The call that first says
+  // that the round is over grants nothing, so that a driver may interrupt all that runs.
+  Decisions Decide(Time now, std::int64_t limit = 0);
+
+  // When Decide should be called although nothing was reported; 0 when there is no such time.
+  Time NextDeadline() const;
+
+  // Readable from a report (or anything else that may change decisions) until the next Decide: one
+  // wake-up for all that happened in between. Made at the first call. Throws Error.
+  int WakeupFd();
+
+  // KV tokens that may be bound from now on, as engines come and go; 0 is no bound.
+  void SetKvBudget(std::int64_t tokens);
+
+  // ---- state ----
+
+  Settings settings() const;
+  std::int64_t version() const;
+  std::int64_t stage() const;
+  // Also gives up the count of its steps.
+  void SetStage(std::int64_t stage);
+
+  bool Contains(Id id) const;
+  // Throws std::invalid_argument for an id that is not known.
+  View Look(Id id) const;
+  Stats GetStats() const;
+
+  // Transitions since the last call, oldest first; at most settings.log_capacity.
+  std::vector<Transition> TakeLog();
+
+  // Everything as JSON, for people: counts, and each trajectory that has not ended, with what it
+  // waits for and since when.
+  std::string Dump(Time now) const;
+
+  // Everything but settings. Restored trajectories that were under way are parked; old tickets are
+  // late. Restore throws std::invalid_argument for bytes that are damaged or of another format.
+  std::string Snapshot() const;
+  void Restore(const std::string& bytes);
 
  private:
-  struct Trajectory {
-    State state = State::kQueued;
-    History used;
-    std::int64_t pass_tokens = 0, pass_calls = 0;
-    std::int64_t asked_version = kNoVersion;  // of a request that is under way
-  };
-  struct Group {
-    std::vector<Trajectory> samples;
-    std::int64_t unfinished = 0;
-  };
-
-  const Trajectory& Find(Key key) const;
-  Trajectory& Active(Key key);
-  const Trajectory& Active(Key key) const;
-  void Move(Key key, Trajectory& trajectory, State to);
-  void QueueParked();
-  bool AnyMustFinish() const;
-  bool StopsEarly() const {
-    return settings_.mode == Mode::kQuota || settings_.mode == Mode::kAsync;
-  }
-  bool IsIdle() const { return num_active_ == 0 && queue_.empty(); }
-
-  Settings settings_;
-  Budgets budgets_;
-  std::map<std::int64_t, Group> groups_;
-  std::set<std::pair<bool, Key>> queue_;  // (is new, key)
-  std::int64_t version_ = 0, kept_ = 0, begun_ = 0, round_ = 0;
-  std::int64_t num_active_ = 0, active_context_ = 0, num_unfinished_groups_ = 0,
-               num_ended_groups_ = 0;
-  bool interrupted_ = false;
-  bool was_released_ = false;  // what this round has ended
-  std::int64_t sequence_ = 0;
-  std::deque<Transition> transitions_;
+  struct Shared;
+  std::unique_ptr<Shared> shared_;
 };
 
 }  // namespace agentmath::rollout

@@ -28,17 +28,12 @@ def rollout_warnings(rollout: RolloutSection) -> Iterator[str]:
         )
     if rollout.mode != "segments":
         return
-    if not any(getattr(rollout, bound) for bound in _SEGMENT_BOUNDS):
-        yield (
-            'rollout.mode = "segments" is the same as "batch" here: give rollout.segment_sampled_tokens or '
-            "rollout.segment_tool_calls, the bounds of a pass"
-        )
-        return
     for bound, total in zip(_SEGMENT_BOUNDS, ("max_sampled_tokens", "max_tool_calls"), strict=True):
         limit, most = getattr(rollout, bound), getattr(rollout, total)
         if limit >= most > 0:
             yield f"rollout.{bound} = {limit} has no effect: a whole trajectory has at most {total} = {most}"
-    if rollout.max_segments - 1 > rollout.max_staleness:
+    is_bounded = any(getattr(rollout, bound) for bound in _SEGMENT_BOUNDS)
+    if is_bounded and rollout.max_segments - 1 > rollout.max_staleness:
         yield (
             f"a trajectory of rollout.max_segments = {rollout.max_segments} passes is {rollout.max_segments - 1} "
             f"versions old when it ends and is dropped: rollout.max_staleness = {rollout.max_staleness}"
@@ -51,11 +46,13 @@ def idle_rollout_keys(rollout: RolloutSection, algorithm: AlgorithmSection) -> I
         yield [*_SEGMENT_BOUNDS, "max_segments"], f'rollout.mode = "{rollout.mode}" bounds no pass'
     elif not any(getattr(rollout, bound) for bound in _SEGMENT_BOUNDS):
         yield ["max_segments"], "segments have no bound, so there is only one"
-    if rollout.mode not in ("quota", "async"):
-        yield ["over_submission"], f'rollout.mode = "{rollout.mode}" begins just as many groups as it trains on'
+    if rollout.mode != "quota":
+        yield ["over_submission"], 'only rollout.mode = "quota" reads it'
+    elif not rollout.max_staleness:
+        yield ["over_submission"], "with rollout.max_staleness = 0 a step begins what it trains on"
     if rollout.mode != "async":
         yield ["max_in_flight"], 'only rollout.mode = "async" reads it'
-    elif rollout.max_in_flight:
-        yield ["over_submission"], f"rollout.max_in_flight = {rollout.max_in_flight} says how many are under way"
+    if rollout.mode not in ("quota", "async"):
+        yield ["overdue"], f'in rollout.mode = "{rollout.mode}" no step is over before all that it waits for'
     if not algorithm.dynamic_sampling:
         yield ["max_refills"], "without dynamic sampling no group is dropped"

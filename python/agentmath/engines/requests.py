@@ -83,6 +83,8 @@ class Session:
     request: Request | None = None
     due: int | None = None
     """Step at which a session that paused at a stop text re-enters; None when it is not waited for."""
+    rejoining: asyncio.Future[None] | None = None
+    """Waited for by an owner who is back and does not ask yet."""
     is_closed: bool = False
     """Closed by its owner; forgotten at the next step boundary, or when due."""
     last_step: int = 0
@@ -91,7 +93,7 @@ class Session:
     @property
     def is_away(self) -> bool:
         """Paused, and neither back nor closed."""
-        return self.due is not None and self.request is None and not self.is_closed
+        return self.due is not None and self.request is None and self.rejoining is None and not self.is_closed
 
     @property
     def is_busy(self) -> bool:

@@ -57,7 +57,7 @@ class TransformersEngine:
         )
         self._sessions: dict[int, Session] = {}
         self._queue: list[Request] = []
-        self._finished: list[Session] = []
+        self._has_ended = False
         self._turnstile = Turnstile(latency_steps=section.tool_latency_steps, wait_seconds=section.tool_wait_seconds)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
@@ -85,6 +85,19 @@ class TransformersEngine:
         except asyncio.CancelledError:
             self._withdraw(request)
             raise
+
+    async def rejoin(self, session: int) -> None:
+        """Wait for the step at which a session that paused goes on: what its owner does then does not depend on how
+        long its tool took. Returns at once for a session that is not waited for."""
+        known = self._sessions.get(session)
+        if known is None or not known.is_away or self._task is None or self._task.done():
+            return
+        known.rejoining = asyncio.get_running_loop().create_future()
+        self._turnstile.signal()
+        try:
+            await known.rejoining
+        finally:
+            known.rejoining = None
 
     def close_session(self, session: int) -> None:
         """Forget a session; a running request of it ends as aborted. Unknown sessions are ignored."""
@@ -165,12 +178,11 @@ class TransformersEngine:
             while await self._prepare():
                 ended = self._batch.step()
                 self._turnstile.step += 1
+                self._has_ended = bool(ended)
                 for session, paused in ended:
                     session.last_step = self._turnstile.step
                     if paused:
                         self._turnstile.pause(session)
-                    else:
-                        self._finished.append(session)
                 await asyncio.sleep(0)
         except EngineError as error:
             text = str(error)
@@ -185,10 +197,12 @@ class TransformersEngine:
     async def _prepare(self) -> bool:
         """Gather what the next step holds; False when there is nothing to do."""
         while True:
-            await self._turnstile.settle(self._finished, is_idle=self._batch.num_busy == 0)
-            if await self._turnstile.await_due(self._sessions.values()):
-                await self._turnstile.settle((), is_idle=True)
-            self._finished.clear()
+            if self._has_ended or self._batch.num_busy == 0:
+                await self._turnstile.settle()
+            is_back = await self._turnstile.await_due(self._sessions.values())
+            if self._turnstile.release_rejoining(self._sessions.values()) or is_back:
+                await self._turnstile.settle()
+            self._has_ended = False
             self._forget_closed()
             self._admit()
             if self._batch.num_busy:
@@ -232,8 +246,10 @@ class TransformersEngine:
         requests = [s.request for s in self._sessions.values() if s.request is not None]
         self._batch.clear()
         self._queue.clear()
-        self._finished.clear()
+        self._has_ended = False
         for session in self._sessions.values():
             session.request = session.due = None
+        if self._loop is not None and not self._loop.is_closed():
+            self._turnstile.release_rejoining(self._sessions.values())
         for request in requests:
             tell(request)

@@ -4,13 +4,16 @@ A session that paused at a stop text is expected back. It re-enters a fixed numb
 it waits for its step, if it is not back by then the step waits for it. All others are not waited for: a session whose
 request ended otherwise, one that was closed, and one whose own task has since asked for another session (an agent that
 speaks inside a tool call; to wait for the one would be to wait for the other).
+
+What ends may bring others in or send them away: behind each step in which a request ended the loop is turned until it
+is quiet, so that all of that falls between the same two steps.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextvars import ContextVar
 
 from agentmath.engines.requests import Session
@@ -55,18 +58,23 @@ class Turnstile:
         """Whether a session that asks may enter the next step."""
         return session.due is None or session.due <= self.step
 
-    async def settle(self, finished: Sequence[Session], *, is_idle: bool) -> None:
-        """Turn the loop until the finished sessions were closed or asked again, or until it is quiet.
-
-        With is_idle (nothing is running) only quiet counts: everybody who can ask now shall be in one batch.
-        """
+    async def settle(self) -> None:
+        """Turn the loop until it is quiet: everybody who can ask or leave now shall do so before the next step."""
         quiet = 0
         while quiet < _QUIET_TURNS:
-            if not is_idle and all(s.is_closed or s.request is not None for s in finished):
-                return
             seen = self._num_news
             await asyncio.sleep(0)
             quiet = quiet + 1 if self._num_news == seen else 0
+
+    def release_rejoining(self, sessions: Iterable[Session]) -> bool:
+        """Let those go on that are back and due; True if there were any."""
+        due = [s for s in sessions if s.rejoining is not None and self.admits(s)]
+        for session in due:
+            assert session.rejoining is not None
+            if not session.rejoining.done():
+                session.rejoining.set_result(None)
+            session.rejoining = None
+        return bool(due)
 
     def skip_idle_steps(self, sessions: Iterable[Session]) -> bool:
         """Go to the step at which the first expected session re-enters; False when none is expected."""

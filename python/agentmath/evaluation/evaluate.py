@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 
 from agentmath.core.types import JSON, Group, StopReason, Task, Trajectory
 from agentmath.evaluation.intervals import wilson
+from agentmath.rollout.crew import run_all
 from agentmath.rollout.episode import Stage
-from agentmath.rollout.passes import run_all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,18 +19,20 @@ from agentmath.config.engine import EngineSection
 from agentmath.config.recipe import Recipe
 from agentmath.config.rollout import RolloutSection
 from agentmath.core.errors import ConfigError
-from agentmath.core.interfaces import Tokenizer
+from agentmath.core.interfaces import RolloutEngine, Tokenizer
 from agentmath.core.types import Group, Task
 from agentmath.data.demonstrations import demonstrations
 from agentmath.data.mixture import Pool, TaskStream, load_pool
 from agentmath.engines.transformers_engine import TransformersEngine
 from agentmath.formats.dialects import dialect_named
+from agentmath.orchestration.event_loop import loop_factory
 from agentmath.orchestration.interrupts import cancelling_once
 from agentmath.orchestration.state import RunState
 from agentmath.rewards.grader import Grader
 from agentmath.rewards.score import score
 from agentmath.rollout.collector import Collector
 from agentmath.rollout.episode import Stage
+from agentmath.rollout.scheduler import Scheduler, settings_of
 from agentmath.sandbox.local import LocalSandbox, limits_of, open_sandbox
 from agentmath.tools.code import CodeTool
 from agentmath.training.optim import Optimizer
@@ -75,11 +77,11 @@ class Parts:
     @property
     def rollout(self) -> RolloutSection:
         """[rollout] as it stands in the present stage of the curriculum."""
-        return self.budgets[self.state.budget_stage]
+        return self.budgets[self.collector.budget_stage]
 
     def enter_stage(self) -> None:
         """Give trajectories the budgets of the present stage; those that wait go on under them too."""
-        self.collector.enter_stage(replace(self.collector.stage, section=self.rollout))
+        self.collector.stage = replace(self.collector.stage, section=self.rollout)
 
     @property
     def step_settings(self) -> StepSettings:
@@ -113,6 +115,10 @@ class Parts:
             raise KeyboardInterrupt(signals[0])
         return results[0]
 
+    def beside_rollouts(self, work: Callable[[], T]) -> T:
+        """Do the trainer's work; rollouts that need not pause for it go on meanwhile."""
+        return work() if self.collector.pauses else self.run(asyncio.to_thread(work))
+
     def score(self, groups: Sequence[Group]) -> None:
         """Set the rewards of finished trajectories."""
         score(groups, self.recipe.reward, lambda t: self.agent.answer_text(t.tokens), self.grader)
@@ -132,10 +138,14 @@ def open_parts(recipe: Recipe, *, model_path: Path | None = None) -> Iterator[Pa
     )
     check_agent(agent)
     check_prompts(agent, pool, recipe)
-    with asyncio.Runner() as runner, Grader(recipe.grading) as grader:
+    with asyncio.Runner(loop_factory=loop_factory()) as runner, Grader(recipe.grading) as grader:
         sandbox = runner.run(open_sandbox(recipe.sandbox))
         try:
-            yield assemble(recipe, runner, sandbox, grader=grader, policy=policy, agent=agent, pool=pool)
+            parts = assemble(recipe, runner, sandbox, grader=grader, policy=policy, agent=agent, pool=pool)
+            try:
+                yield parts
+            finally:
+                runner.run(parts.collector.close())
         finally:
             runner.run(sandbox.close())
 
@@ -162,7 +172,9 @@ def assemble(
         seed=recipe.run.seed,
         purpose="rl",
         temperature=recipe.rollout.temperature,
+        rejoin=engine.rejoin,
     )
+    scheduler = Scheduler(settings_of(budgets, recipe.curriculum))
     return Parts(
         recipe=recipe,
         runner=runner,
@@ -172,7 +184,7 @@ def assemble(
         grader=grader,
         agent=agent,
         tool=tool,
-        collector=Collector(stage=stage, group_size=recipe.rollout.group_size),
+        collector=Collector(stage=stage, scheduler=scheduler, pauses=must_pause(engine, recipe.rollout)),
         pool=pool,
         tasks=TaskStream(pool.train, pool.weights, seed=recipe.run.seed),
         state=RunState(),
@@ -210,6 +222,11 @@ def build_engine(policy: Policy, section: EngineSection) -> TransformersEngine:
         tokenizer=policy.tokenizer,
         section=section,
     )
+
+
+def must_pause(engine: RolloutEngine, section: RolloutSection) -> bool:
+    """Whether rollouts stop while the weights change: always where the engine decodes with the trainer's own."""
+    return section.mode != "async" or isinstance(engine, TransformersEngine)
 
 
 def check_prompts(agent: SingleAgent, pool: Pool, recipe: Recipe) -> None:

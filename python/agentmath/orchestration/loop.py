@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from agentmath.algorithms import advantages, curriculum, filters, overlong
+from agentmath.algorithms import advantages, filters, overlong
 from agentmath.config.curriculum import BUDGETS
 from agentmath.core.types import Group
 from agentmath.orchestration.build import Parts
@@ -17,7 +17,7 @@ from agentmath.orchestration.measure import measure, refuse_dead_infrastructure
 from agentmath.orchestration.reference import reference_policy
 from agentmath.orchestration.saving import Run, save_rl
 from agentmath.rollout.recorder import write_trajectories
-from agentmath.telemetry.metrics import TRUNCATED, group_metrics
+from agentmath.telemetry.metrics import group_metrics
 from agentmath.telemetry.progress import Progress
 from agentmath.telemetry.stages import StageClock
 from agentmath.training import samples, step, weights
@@ -50,58 +50,46 @@ def train(run: Run) -> None:
         while state.step < recipe.training.steps:
             collected = collect(parts, clock)
             with clock.stage("train"):
-                values = update(parts, collected.kept, reference)
+                values = parts.beside_rollouts(partial(update, parts, collected.kept, reference))
             with clock.stage("publish"):
                 parts.run(weights.publish(parts.policy, parts.engine, state.version + 1))
             state.step += 1
             state.version += 1
             with clock.stage("record"):
                 record(run, collected)
-            report(run, progress, {**group_metrics(collected.seen), **collected.counts, **values, **clock.take()})
-            grow_budgets(parts, collected.seen, progress.message)
+            report(run, progress, {**figures(parts, collected), **values, **clock.take()})
+            grow_budgets(parts, progress.message)
             if recipe.evaluation.every_steps and state.step % recipe.evaluation.every_steps == 0:
                 measure(run, "rl", progress.message)
             if state.step % recipe.training.checkpoint_every_steps == 0 or state.step == recipe.training.steps:
-                parts.run(parts.collector.interrupt())
                 save_rl(run)
 
 
 def collect(parts: Parts, clock: StageClock) -> Collected:
     """Finished, scored groups worth training on, and what became of the others.
 
-    Dynamic sampling draws again while too few groups are left, at most rollout.max_refills times; then the step trains
-    on what there is: finished work is never thrown away, and normalisation counts what was kept. Where a step trains on
-    just as many groups as it asks for, oldest first, the others wait for the next one.
+    How many tasks are drawn and when, and what ends the step's rollouts, follows from rollout.mode. Dynamic sampling
+    asks again while too few groups are left, at most rollout.max_refills times; then the step trains on what there is:
+    finished work is never thrown away, and normalisation counts what was kept.
     """
-    state, collector, collected = parts.state, parts.collector, Collected()
-    fresh, num_stale = collector.drop_stale(collector.begin_step(state.version))
-    collected.add([], filters.Kept(groups=fresh, counts={}), num_stale)
-    collector.credit(len(fresh))
-    while not collector.is_step_over:
+    rollout, state, collector = parts.rollout, parts.state, parts.collector
+    algorithm, seed = parts.recipe.algorithm, parts.recipe.run.seed
+    collected = Collected()
+    for _ in range(rollout.max_refills + 1):
+        missing = rollout.groups_per_step - len(collected.kept)
+        draw = partial(state.draw, parts.tasks)
         with clock.stage("rollout"):
-            groups = parts.run(collector.advance(partial(state.draw, parts.tasks), step=state.step))
-        collector.credit(judge(parts, clock, groups, collected))
-    with clock.stage("rollout"):
-        groups = parts.run(collector.end_step())
-    judge(parts, clock, groups, collected)
-    if collector.has_quota:
-        collected.kept.sort(key=lambda g: g.ordinal)
-        collector.keep(collected.kept[parts.rollout.groups_per_step :])
-        del collected.kept[parts.rollout.groups_per_step :]
+            groups = parts.run(collector.collect(draw, wanted=missing, step=state.step, version=state.version))
+        refuse_dead_infrastructure(groups)
+        with clock.stage("reward"):
+            parts.score(groups)
+            overlong.punish(groups, algorithm, max_sampled_tokens=rollout.max_sampled_tokens)
+        fresh, num_stale = collector.drop_stale(groups, version=state.version)
+        kept = filters.keep(fresh, algorithm, min_survivors=rollout.min_survivors, seed=seed)
+        collected.add(groups, kept, num_stale)
+        if len(collected.kept) >= rollout.groups_per_step:
+            break
     return collected
-
-
-def judge(parts: Parts, clock: StageClock, groups: list[Group], collected: Collected) -> int:
-    """Score groups that have ended and add them to what was collected; returns how many of them were kept."""
-    algorithm, rollout = parts.recipe.algorithm, parts.rollout
-    refuse_dead_infrastructure(groups)
-    with clock.stage("reward"):
-        parts.score(groups)
-        overlong.punish(groups, algorithm, max_sampled_tokens=rollout.max_sampled_tokens)
-    fresh, num_stale = parts.collector.drop_stale(groups)
-    kept = filters.keep(fresh, algorithm, min_survivors=rollout.min_survivors, seed=parts.recipe.run.seed)
-    collected.add(groups, kept, num_stale)
-    return len(kept.groups)
 
 
 def update(parts: Parts, groups: list[Group], reference: Policy | None = None) -> dict[str, float]:
@@ -121,6 +109,11 @@ def update(parts: Parts, groups: list[Group], reference: Policy | None = None) -
     return {**metrics.values, "untrainable": float(made.num_untrainable), "skipped": float(metrics.skipped is not None)}
 
 
+def figures(parts: Parts, collected: Collected) -> dict[str, float]:
+    """What the step's rollouts came to, and where those stand that are not in it."""
+    return {**group_metrics(collected.seen), **collected.counts, **parts.collector.figures()}
+
+
 def record(run: Run, collected: Collected) -> None:
     """Write the step's trajectories; state.step is already the number of steps made."""
     state, telemetry = run.parts.state, run.parts.recipe.telemetry
@@ -130,23 +123,13 @@ def record(run: Run, collected: Collected) -> None:
         write_trajectories(path, collected.seen, state.step, run.parts.tokenizer.decode)
 
 
-def grow_budgets(parts: Parts, groups: list[Group], say: Callable[[str], None]) -> None:
+def grow_budgets(parts: Parts, say: Callable[[str], None]) -> None:
     """Enter the next stage of the curriculum when too many of the trajectories that ended were cut off by a budget."""
-    state, section = parts.state, parts.recipe.curriculum
-    scored = [t for g in groups for t in g.trajectories if t.reward is not None]
-    found = curriculum.advance(
-        curriculum.Progress(stage=state.budget_stage, rates=tuple(state.truncation_rates)),
-        [t.stop_reason in TRUNCATED for t in scored],
-        num_stages=len(parts.budgets),
-        window=section.window_steps,
-        threshold=section.truncation_rate,
-    )
-    is_new = found.stage != state.budget_stage
-    state.budget_stage, state.truncation_rates = found.stage, [*found.rates]
-    if is_new:
+    if parts.collector.end_step():
         parts.enter_stage()
         budgets = ", ".join(f"{key} {getattr(parts.rollout, key)}" for key in BUDGETS)
-        say(f"step {state.step}: budgets grow, stage {found.stage + 1} of {len(parts.budgets)}: {budgets}")
+        stage = f"stage {parts.collector.budget_stage + 1} of {len(parts.budgets)}"
+        say(f"step {parts.state.step}: budgets grow, {stage}: {budgets}")
 
 
 def report(run: Run, progress: Progress, values: dict[str, float]) -> None:
@@ -156,6 +139,6 @@ def report(run: Run, progress: Progress, values: dict[str, float]) -> None:
     num_tokens = values.get("context_tokens", 0.0) * values["trajectories"]
     values["tokens_per_second"] = num_tokens / seconds if seconds else 0.0
     if len(run.parts.budgets) > 1:
-        values["budget_stage"] = float(state.budget_stage)
+        values["budget_stage"] = float(run.parts.collector.budget_stage)
     run.writer.write("rl", state.step, values)
     progress.update(state.step, values)

@@ -1,6 +1,6 @@
 """Scripted completions through the real episode loop and the real sandbox: what a dialect makes of them.
 
-    row -> Play (lines of one scripted session) -> rollout.passes.run_all -> Played (what was run, what counts)
+    row -> Play (lines of one scripted session) -> rollout.crew.run_all -> Played (what was run, what counts)
 
 A row that cannot be read is a RowError; what a completion says never is.
 """
@@ -27,8 +27,8 @@ from agentmath.engines.scripted import ScriptedEngine
 from agentmath.formats.dialects import dialect_named
 from agentmath.formats.output import CUT_MARK, printed_text, shorten
 from agentmath.formats.stored import generations
+from agentmath.rollout.crew import run_all
 from agentmath.rollout.episode import Stage, engine_session
-from agentmath.rollout.passes import run_all
 from agentmath.tools.code import CodeTool
 
 MAX_TOKENS = 16 << 20

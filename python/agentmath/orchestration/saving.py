@@ -13,7 +13,6 @@ from agentmath.config.recipe import Recipe
 from agentmath.core.errors import ConfigError, Interrupted
 from agentmath.orchestration.build import Parts, open_parts
 from agentmath.orchestration.state import RunState
-from agentmath.rollout import parking
 from agentmath.telemetry.run_dir import RunDirectory, refuse_existing_run, run_path, write_atomically
 from agentmath.telemetry.writers import MetricsWriter
 from agentmath.training import checkpoint
@@ -103,7 +102,7 @@ def _save(run: Run, stage: str, step: int, tensors: dict[str, Any]) -> Path:
         model=parts.policy.module.state_dict(),
         optimizer=tensors,
         state=parts.state.as_json(),
-        parked=parking.to_bytes(parts.collector.kept),
+        parked=parts.collector.snapshot(),
         recipe=dump_recipe(parts.recipe),
     )
     keep = parts.recipe.training.keep_checkpoints
@@ -121,8 +120,8 @@ def restore(parts: Parts, directory: RunDirectory, say: Callable[[str], None]) -
     _, held = checkpoint.load(path)
     parts.policy.module.load_state_dict(held.model)
     parts.state = RunState.from_json(held.state)
+    parts.collector.restore(held.parked)
     parts.enter_stage()
-    parts.collector.restore(parking.from_bytes(held.parked))
     if stage == "rl":
         parts.optimizer.load_state_dict(held.optimizer["optimizer"])
     else:

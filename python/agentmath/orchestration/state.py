@@ -20,10 +20,6 @@ class RunState:
     """Reinforcement-learning steps made."""
     version: int = 0
     """Weight version that the engine generates with."""
-    budget_stage: int = 0
-    """Stage of [curriculum] in force."""
-    truncation_rates: list[float] = field(default_factory=list)
-    """Of the latest steps of this stage, oldest first."""
     next_ordinal: int = 0
     """Position in the stream of training tasks: every task before it was drawn."""
     sft_seconds: float = 0.0

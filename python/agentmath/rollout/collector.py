@@ -1,137 +1,114 @@
-"""Groups of trajectories over the steps of a run: begun, run, kept between steps, handed out when they have ended."""
+"""Groups of trajectories for the trainer, step after step; those that are not released are kept for a later one."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 
 from agentmath.core.types import Group, Task, Trajectory
+from agentmath.rollout import parking
+from agentmath.rollout.crew import Crew
 from agentmath.rollout.episode import Stage
-from agentmath.rollout.passes import Passes
-from agentmath.rollout.scheduling import (
-    SAMPLES_PER_GROUP,
-    Scheduler,
-    State,
-    budgets_of,
-    has_quota,
-    history_of,
-    new_scheduler,
-)
+from agentmath.rollout.scheduler import Scheduler, trajectory_id
 
 Draw = Callable[[int], Sequence[tuple[int, Task]]]
-"""Asked for n new tasks, gives n of them with their ordinals."""
+"""The next so many tasks with their ordinals, which rise; fewer when there are no more."""
 
 
 class Collector:
-    """Runs passes and keeps groups between steps: unfinished ones, and those that are fit but not yet trained on.
+    """Collects what steps are to train on, by the rules of rollout.mode."""
 
-    A step is begin_step, then advance until is_step_over, then end_step. What advance returns has left the collector;
-    keep gives back what a later step may train on.
-    """
-
-    def __init__(self, *, stage: Stage, group_size: int) -> None:
-        self.stage = stage
-        self.group_size = group_size
-        self.scheduler: Scheduler = new_scheduler(stage.section)
-        self._passes = Passes(self.scheduler)
-        self._groups: dict[int, Group] = {}
-        self._ready: list[Group] = []
-        self._deadline = 0.0
+    def __init__(self, *, stage: Stage, scheduler: Scheduler, pauses: bool = True) -> None:
+        """pauses: whether nothing may run while the weights change, see crew.py."""
+        self.groups: dict[int, Group] = {}
+        """Not released, by ordinal: parked, under way, or finished and waiting for their step."""
+        self._scheduler = scheduler
+        self._crew = Crew(stage=stage, scheduler=scheduler, pauses=pauses)
 
     @property
-    def has_quota(self) -> bool:
-        """True where a step trains on just as many groups as it asks for."""
-        return has_quota(self.stage.section)
+    def stage(self) -> Stage:
+        """What the episodes share; a new one holds for those that begin or go on from now on."""
+        return self._crew.stage
+
+    @stage.setter
+    def stage(self, stage: Stage) -> None:
+        self._crew.stage = stage
 
     @property
-    def unfinished(self) -> list[Group]:
-        """Groups that were begun and have not ended, oldest first."""
-        return [self._groups[ordinal] for ordinal in sorted(self._groups)]
+    def pauses(self) -> bool:
+        """Whether nothing runs between two rounds."""
+        return self._crew.pauses
 
     @property
-    def kept(self) -> list[Group]:
-        """What a checkpoint must hold: unfinished groups, and those that wait to be trained on."""
-        return [*self.unfinished, *self._ready]
+    def budget_stage(self) -> int:
+        """Stage of [curriculum] in force."""
+        return self._scheduler.core.stage
 
-    def enter_stage(self, stage: Stage) -> None:
-        """Go on with other budgets, or another engine."""
-        self.stage = stage
-        self.scheduler.set_budgets(budgets_of(stage.section))
+    @property
+    def parked(self) -> list[Group]:
+        """Groups with at least one unfinished trajectory, oldest first."""
+        return [group for _, group in sorted(self.groups.items()) if not group.is_finished]
 
-    def restore(self, groups: Sequence[Group]) -> None:
-        """Take over what an earlier life has kept."""
-        self._ready = [g for g in groups if _is_judged(g)]
-        for group in (g for g in groups if not _is_judged(g)):
-            self._submit(group)
+    async def collect(self, draw: Draw, *, wanted: int, step: int, version: int) -> list[Group]:
+        """One round for a step that still wants so many groups and trains on them at weights `version`.
 
-    def begin_step(self, version: int) -> list[Group]:
-        """Weights have this version now. Returns groups that ended earlier and are to be looked at first."""
-        self._deadline = time.monotonic() + self.stage.section.deadline_seconds
-        self.scheduler.begin_step(version)
-        ready, self._ready = self._ready, []
-        return ready
-
-    async def advance(self, draw: Draw, *, step: int) -> list[Group]:
-        """Run until the round is over, or enough groups have ended; returns those, oldest first.
-
-        Raises EngineError when the step's deadline passes.
+        Returns groups that are finished, ordered by ordinal: `wanted` of them or a few more (quota, async), or all that
+        ended (batch, segments). Raises EngineError when the step's deadline passes.
         """
 
-        def refill() -> None:
-            for ordinal, task in draw(self.scheduler.num_wanted()):
+        def supply(count: int) -> None:
+            drawn = draw(count)
+            for ordinal, task in drawn:
                 self._submit(self._new_group(ordinal, task))
+            if len(drawn) < count:
+                self._scheduler.core.close_intake()
 
-        self.scheduler.begin_round()
-        await self._passes.run(
-            self.stage, step=step, until=self.scheduler.is_round_over, refill=refill, deadline=self._deadline
-        )
-        return self._release()
+        released = await self._crew.run_round(supply, wanted=wanted, step=step, version=version)
+        groups = [self.groups.pop(name) for name in sorted(r.group for r in released)]
+        for name in self._names(groups):
+            del self._crew.trajectories[name]
+        return groups
 
-    def credit(self, num_kept: int) -> None:
-        """So many of the groups that were handed out are to be trained on in this step."""
-        self.scheduler.credit(num_kept)
+    async def close(self) -> None:
+        """End what still runs."""
+        await self._crew.close()
 
-    @property
-    def is_step_over(self) -> bool:
-        return self.scheduler.is_step_over()
+    def end_step(self) -> bool:
+        """Count how the step's trajectories ended; True when the budgets grow to the next stage of [curriculum]."""
+        return self._scheduler.core.end_step()
 
-    async def end_step(self) -> list[Group]:
-        """Where a step leaves groups unfinished, interrupt what runs, async but for a checkpoint's sake; returns groups
-        that ended just then."""
-        if self.has_quota and self.stage.section.mode != "async":
-            await self._passes.interrupt(self.stage)
-        return self._release()
-
-    async def interrupt(self) -> None:
-        """Bring everything that runs to a state that a checkpoint can hold."""
-        await self._passes.interrupt(self.stage)
-
-    def keep(self, groups: Sequence[Group]) -> None:
-        """Groups for a later step to train on."""
-        self._ready += groups
-
-    def drop_stale(self, groups: Sequence[Group]) -> tuple[list[Group], int]:
-        """Groups fit for training now, and how many are too old by their oldest sampled token."""
-        fresh = [g for g in groups if all(self._is_fresh(t) for t in g.trajectories)]
+    def drop_stale(self, groups: Sequence[Group], *, version: int) -> tuple[list[Group], int]:
+        """Groups fit for training at `version`, and how many were too old by their oldest sampled token."""
+        oldest = version - self.stage.section.max_staleness
+        fresh = [g for g in groups if all(_is_fresh(t, oldest) for t in g.trajectories)]
         return fresh, len(groups) - len(fresh)
 
-    def _is_fresh(self, trajectory: Trajectory) -> bool:
-        return self.scheduler.is_fresh(history_of(trajectory).oldest_version)
+    def figures(self) -> dict[str, float]:
+        """Where the rollouts stand between two rounds: metrics of a step."""
+        stats = self._scheduler.core.stats()
+        return {"groups_in_flight": float(stats.num_groups_in_flight), "groups_ready": float(stats.num_groups_ready)}
 
-    def _release(self) -> list[Group]:
-        released = [self._groups.pop(ordinal) for ordinal in self.scheduler.release()]
-        for group in released:
-            for t in group.trajectories:
-                del self._passes.trajectories[_key(t)]
-        return released
+    def snapshot(self) -> bytes:
+        """All groups that are not released and the scheduler's own state, for a checkpoint between two rounds."""
+        groups = [group for _, group in sorted(self.groups.items())]
+        return parking.to_bytes(groups, scheduler=self._scheduler.core.snapshot())
+
+    def restore(self, data: bytes) -> None:
+        """Go on from a snapshot. Raises CheckpointError when it is damaged."""
+        groups, scheduler = parking.read(data)
+        if scheduler:
+            parking.restore_scheduler(self._scheduler.core, scheduler)
+        self.groups = {group.ordinal: group for group in groups}
+        self._crew.trajectories = {
+            trajectory_id(t.ordinal, t.sample_index): t for group in groups for t in group.trajectories
+        }
 
     def _submit(self, group: Group) -> None:
-        self._groups[group.ordinal] = group
-        self._passes.trajectories.update({_key(t): t for t in group.trajectories})
-        self.scheduler.submit(group.ordinal, [history_of(t) for t in group.trajectories])
-        for t in group.trajectories:
-            if t.is_finished:
-                self.scheduler.end(_key(t), State.DONE)
+        self.groups[group.ordinal] = group
+        self._crew.trajectories.update(zip(self._names([group]), group.trajectories, strict=True))
+        self._scheduler.submit(group)
+
+    def _names(self, groups: Sequence[Group]) -> list[int]:
+        return [trajectory_id(t.ordinal, t.sample_index) for group in groups for t in group.trajectories]
 
     def _new_group(self, ordinal: int, task: Task) -> Group:
         prompt = self.stage.agent.prompt(task)
@@ -139,14 +116,12 @@ class Collector:
             task=task,
             ordinal=ordinal,
             trajectories=[
-                Trajectory(task=task, sample_index=i, ordinal=ordinal, prompt=prompt) for i in range(self.group_size)
+                Trajectory(task=task, sample_index=i, ordinal=ordinal, prompt=prompt)
+                for i in range(self.stage.section.group_size)
             ],
         )
 
 
-def _is_judged(group: Group) -> bool:
-    return all(t.reward is not None for t in group.trajectories)
-
-
-def _key(trajectory: Trajectory) -> int:
-    return trajectory.ordinal * SAMPLES_PER_GROUP + trajectory.sample_index
+def _is_fresh(trajectory: Trajectory, oldest: int) -> bool:
+    version = trajectory.oldest_version
+    return version is None or version >= oldest

@@ -2,22 +2,24 @@
 
     engine.generate -> agent.read -> tool.run -> agent.insert -> Turn appended -> engine.generate -> ...
 
-A pass ends when the trajectory is finished or when a segment bound is reached; then it is parked and goes on in a later
-step with newer weights. An infrastructure failure ends it with StopReason.ERROR; it is never scored.
+Everything that happens is reported to the scheduler, whose verdicts say what comes next. A pass ends when the
+trajectory is finished, when a bound of the pass is reached or when the step has all it needs; then it is parked and
+goes on in a later step with newer weights. An infrastructure failure ends it with StopReason.ERROR; it is never scored.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 import numpy as np
 
+from agentmath._C import rollout
 from agentmath.config.rollout import RolloutSection
 from agentmath.core.errors import EngineError, SandboxError
 from agentmath.core.interfaces import Action, Agent, RolloutEngine, Tool
 from agentmath.core.seeds import derive_seed
 from agentmath.core.types import (
-    NO_VERSION,
     Completion,
     Sampling,
     Segment,
@@ -30,7 +32,7 @@ from agentmath.core.types import (
     Trajectory,
     Turn,
 )
-from agentmath.rollout.scheduling import Scheduler
+from agentmath.rollout.scheduler import Scheduler, stop_reason, trajectory_id
 
 MAX_PAUSES_IN_A_ROW = 16
 """Stops at marks that turn out to mean nothing, as in a string of a program; then the model speaks on to its end, as
@@ -49,18 +51,23 @@ class Stage:
     purpose: str
     """Part of every request's seed, so that evaluation and training draw different numbers."""
     temperature: float
+    rejoin: Callable[[int], Awaitable[None]] | None = None
+    """Waits until what an engine session does after a tool call no longer depends on how long that took; None where
+    the engine makes no such promise."""
 
 
 @dataclass(kw_only=True)
 class Pass:
-    """Counters of the pass in progress."""
+    """A pass in progress."""
 
+    trajectory: Trajectory
+    stage: Stage
+    scheduler: Scheduler
+    verdict: rollout.Verdict
+    """What the scheduler said last."""
     session: int
     """The engine's key of this trajectory."""
     tool_seed: int
-    scheduler: Scheduler
-    key: int
-    """The scheduler's key of this trajectory."""
     tool_session: str | None = None
     num_sampled_tokens: int = 0
     num_tool_calls: int = 0
@@ -68,6 +75,11 @@ class Pass:
     """Calls in a row that could not be run."""
     num_pauses: int = 0
     """Stops in a row at which nothing was to be done."""
+
+    def hear(self, verdict: rollout.Verdict, said: StopReason | None = None) -> StopReason | None:
+        """Take a verdict; why the trajectory stops, if it does. `said` is the end that its own words came to."""
+        self.verdict = verdict
+        return stop_reason(verdict.reason, verdict.action, said=said)
 
 
 def request_seed(stage: Stage, trajectory: Trajectory) -> int:
@@ -85,23 +97,31 @@ def _name(stage: Stage, trajectory: Trajectory) -> tuple[int, str, int, int]:
 
 
 def engine_session(trajectory: Trajectory) -> int:
-    """The engine's key of a trajectory; sorting by it sorts by task, then by sample."""
-    return (trajectory.ordinal << 16) | trajectory.sample_index
+    """The engine's key of a trajectory."""
+    return trajectory_id(trajectory.ordinal, trajectory.sample_index)
 
 
-async def run_pass(trajectory: Trajectory, stage: Stage, scheduler: Scheduler, *, key: int, step: int) -> None:
-    """Carry the trajectory, which the scheduler knows by `key` and counts as running, on until it is finished or its
-    pass is over."""
+async def run_pass(
+    trajectory: Trajectory, stage: Stage, scheduler: Scheduler, verdict: rollout.Verdict, *, step: int
+) -> None:
+    """Carry the trajectory on, from the verdict that let it begin until one that does not let it go on."""
     first_turn = len(trajectory.turns)
     state = Pass(
-        session=engine_session(trajectory), tool_seed=tool_seed(stage, trajectory), scheduler=scheduler, key=key
+        trajectory=trajectory,
+        stage=stage,
+        scheduler=scheduler,
+        verdict=verdict,
+        session=engine_session(trajectory),
+        tool_seed=tool_seed(stage, trajectory),
     )
     trajectory.stop_reason = None
     try:
         while trajectory.stop_reason is None:
-            await _take_turn(trajectory, stage, state)
+            await _take_turn(state)
     except (EngineError, SandboxError) as error:
-        trajectory.stop_reason, trajectory.error = StopReason.ERROR, str(error)
+        trajectory.stop_reason = state.hear(scheduler.lost(state.verdict.ticket, trajectory.tokens))
+        if trajectory.stop_reason is StopReason.ERROR:
+            trajectory.error = str(error)
     finally:
         stage.engine.close_session(state.session)
         if state.tool_session is not None:
@@ -141,53 +161,64 @@ async def _run(call: ToolCall, tool: Tool, state: Pass) -> ToolResult:
     return result
 
 
-async def _take_turn(trajectory: Trajectory, stage: Stage, state: Pass) -> None:
-    """Let the agent speak once, carry out its call, and append the turn; or say why it may not speak."""
-    context, num_sampled = trajectory.tokens, trajectory.num_sampled_tokens
-    num_context = len(context)
-    room, is_pass_bound = state.scheduler.ask(state.key, num_context)
-    if not room:
-        trajectory.stop_reason = StopReason.SEGMENT if is_pass_bound else StopReason.LENGTH
-        return
+async def _take_turn(state: Pass) -> None:
+    """Let the agent speak once, carry out its call, append the turn, and hear how the trajectory goes on."""
+    trajectory, stage = state.trajectory, state.stage
+    is_open = bool(trajectory.turns) and _is_open(trajectory.turns[-1])
+    before = trajectory.turns[:-1] if is_open else trajectory.turns[:]
     sampling = Sampling(
-        max_new_tokens=room,
+        max_new_tokens=state.verdict.max_new_tokens,
         temperature=stage.temperature,
         stop=stage.agent.stop if state.num_pauses < MAX_PAUSES_IN_A_ROW else (),
         seed=request_seed(stage, trajectory),
     )
-    completion = await stage.engine.generate(context.ids.tolist(), sampling, session=state.session)
-    state.num_sampled_tokens += len(completion.ids)
-    if completion.stop_reason is StopReason.ABORTED:
-        # Interrupted: what was sampled is kept as if the pass had been so long.
-        completion, is_pass_bound = replace(completion, stop_reason=StopReason.LENGTH), True
-        if not len(completion.ids):
-            trajectory.stop_reason = StopReason.SEGMENT
-            return
-    if trajectory.turns and _is_open(trajectory.turns[-1]):
-        completion = _join(trajectory.turns.pop(), completion)
-        context = trajectory.tokens
+    sampled = await stage.engine.generate(trajectory.tokens.ids.tolist(), sampling, session=state.session)
+    state.num_sampled_tokens += len(sampled.ids)
+    completion = _join(trajectory.turns[-1], sampled) if is_open else sampled
+    context = Tokens.concatenate([trajectory.prompt, *(t.tokens for t in before)])
     action = stage.agent.read(context, completion)
-    stop = action.stop_reason
-    is_pause = action.call is None and action.notice is None and stop is None
+    take = _take_call if action.call is not None else _take_words
+    turn, stop = await take(state, action, context, sampled)
+    has_words = len(turn.tokens) > 0 or turn.stop_reason is not StopReason.SEGMENT
+    trajectory.turns[:] = [*before, turn] if has_words else before
+    if turn.result is not None:
+        stop = state.hear(state.scheduler.answered(state.verdict.ticket, trajectory.tokens))
+    trajectory.stop_reason = stop
+
+
+async def _take_call(
+    state: Pass, action: Action, context: Tokens, sampled: Completion
+) -> tuple[Turn, StopReason | None]:
+    """Ask whether the call may be made, and make it. Returns the turn, and why the trajectory stops if it does."""
+    state.num_pauses = state.num_invalid_calls = 0
+    tokens = Tokens.concatenate([context, action.tokens])
+    stop = state.hear(state.scheduler.generated(state.verdict.ticket, tokens, sampled, rollout.Outcome.CALL))
+    result = await _execute(state, action) if state.verdict.action is rollout.Action.CALL else None
+    return _turn(state.stage.agent, action, result, stop or sampled.stop_reason), stop
+
+
+async def _take_words(
+    state: Pass, action: Action, context: Tokens, sampled: Completion
+) -> tuple[Turn, StopReason | None]:
+    """Report words that call for no tool. Returns the turn, and why the trajectory stops if it does."""
+    end, limit = action.stop_reason, state.stage.section.max_invalid_calls
+    is_pause = action.notice is None and end is None
     state.num_pauses = state.num_pauses + 1 if is_pause else 0
-    if stop is StopReason.LENGTH and is_pass_bound:
-        stop = StopReason.SEGMENT
-    if action.call is not None and not state.scheduler.may_call(state.key):
-        stop = StopReason.MAX_TOOL_CALLS
-    result = await _execute(action, trajectory, stage, state) if action.call is not None and stop is None else None
-    turn_stop = stop or completion.stop_reason
-    trajectory.turns.append(_turn(stage.agent, action, result, turn_stop))
-    _tell(trajectory, state, num_sampled=num_sampled, num_context=num_context)
-    trajectory.stop_reason = stop or _after_notice(action, stage.section, state)
+    state.num_invalid_calls = state.num_invalid_calls + 1 if action.notice is not None else 0
+    said = end or (StopReason.INVALID_LIMIT if state.num_invalid_calls >= limit else None)
+    is_cut = end is StopReason.ABORTED or (end is StopReason.LENGTH and state.verdict.ends_pass)
+    turn = _turn(state.stage.agent, action, None, StopReason.SEGMENT if is_cut else end or sampled.stop_reason)
+    tokens = Tokens.concatenate([context, turn.tokens])
+    outcome = _OUTCOMES.get(said, rollout.Outcome.FINISHED)
+    return turn, state.hear(state.scheduler.generated(state.verdict.ticket, tokens, sampled, outcome), said)
 
 
-def _tell(trajectory: Trajectory, state: Pass, *, num_sampled: int, num_context: int) -> None:
-    """Report a turn to the scheduler: tokens that were kept, and those that were inserted behind them."""
-    sampled = max(trajectory.num_sampled_tokens - num_sampled, 0)
-    tokens = trajectory.turns[-1].tokens
-    oldest = int(tokens.versions[tokens.trainable].min()) if sampled else NO_VERSION
-    state.scheduler.sampled(state.key, sampled, oldest)
-    state.scheduler.inserted(state.key, max(trajectory.num_context_tokens - num_context - sampled, 0))
+_OUTCOMES: dict[StopReason | None, rollout.Outcome] = {
+    None: rollout.Outcome.CONTINUE,
+    StopReason.LENGTH: rollout.Outcome.LENGTH,
+    StopReason.ABORTED: rollout.Outcome.ABORTED,
+}
+"""What is reported of words by how they end; all other ends are the model's own."""
 
 
 def _is_open(turn: Turn) -> bool:
@@ -207,14 +238,14 @@ def _join(cut: Turn, completion: Completion) -> Completion:
     )
 
 
-async def _execute(action: Action, trajectory: Trajectory, stage: Stage, state: Pass) -> ToolResult:
+async def _execute(state: Pass, action: Action) -> ToolResult:
     assert action.call is not None
-    state.scheduler.call_began(state.key)
     if state.tool_session is None:
-        await _open_tool(trajectory, stage.tool, state)
-    result = await _run(action.call, stage.tool, state)
-    state.scheduler.call_ended(state.key)
+        await _open_tool(state.trajectory, state.stage.tool, state)
+    result = await _run(action.call, state.stage.tool, state)
     state.num_tool_calls += 1
+    if state.stage.rejoin is not None:
+        await state.stage.rejoin(state.session)
     return result
 
 
@@ -230,9 +261,3 @@ def _turn(agent: Agent, action: Action, result: ToolResult | None, stop_reason: 
         result=result,
         faults=action.faults,
     )
-
-
-def _after_notice(action: Action, section: RolloutSection, state: Pass) -> StopReason | None:
-    """End a trajectory that writes nothing but calls that cannot be run."""
-    state.num_invalid_calls = state.num_invalid_calls + 1 if action.notice is not None else 0
-    return StopReason.INVALID_LIMIT if state.num_invalid_calls >= section.max_invalid_calls else None

@@ -1,7 +1,8 @@
-"""Groups as bytes and back, bit for bit: what a checkpoint keeps of trajectories that are not finished.
+"""Groups as bytes and back, bit for bit: what a checkpoint keeps of trajectories that were not trained on yet.
 
 The bytes are a mark, a digest of what follows, and a .npz archive without pickled objects: one JSON text for everything
-but tokens, and the tokens of all prompts and turns laid end to end in four arrays. Equal groups give equal bytes.
+but tokens, the tokens of all prompts and turns laid end to end in four arrays, and the scheduler's own state. Equal
+groups give equal bytes.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from agentmath._C import rollout
 from agentmath.core.errors import CheckpointError
 from agentmath.core.types import (
     Group,
@@ -30,13 +32,16 @@ from agentmath.core.types import (
     Turn,
 )
 
-MARK = b"agentmath parked 1\n"
+MARK = b"agentmath parked 2\n"
 _DIGEST_BYTES = 16
 _DTYPES = {"ids": np.int32, "logprobs": np.float32, "kinds": np.uint8, "versions": np.int32}
 
 
-def to_bytes(groups: Sequence[Group]) -> bytes:
-    """All fields of groups, NaN log-probs and invalid text included. A task object that is shared stays shared."""
+def to_bytes(groups: Sequence[Group], *, scheduler: bytes = b"") -> bytes:
+    """All fields of groups, NaN log-probs and invalid text included. A task object that is shared stays shared.
+
+    scheduler: the snapshot of the scheduler that the groups are in, if they are in one.
+    """
     writer = _Writer()
     records = {"groups": [writer.group(g) for g in groups], "tasks": writer.tasks}
     text = json.dumps(records, ensure_ascii=False, default=_plain).encode("utf-8", "surrogatepass")
@@ -44,12 +49,18 @@ def to_bytes(groups: Sequence[Group]) -> bytes:
     arrays = {name: np.asarray(getattr(tokens, name), dtype=dtype) for name, dtype in _DTYPES.items()}
     out = io.BytesIO()
     members: dict[str, Any] = {"records": np.frombuffer(text, dtype=np.uint8), **arrays}
+    members["scheduler"] = np.frombuffer(scheduler, dtype=np.uint8)
     np.savez(out, allow_pickle=False, **members)
     return MARK + _digest(out.getvalue()) + out.getvalue()
 
 
 def from_bytes(data: bytes) -> list[Group]:
     """The groups that to_bytes was given. Raises CheckpointError for damaged bytes or those of another format."""
+    return read(data)[0]
+
+
+def read(data: bytes) -> tuple[list[Group], bytes]:
+    """Groups and scheduler snapshot that to_bytes was given; raises as from_bytes does."""
     archived = data[len(MARK) + _DIGEST_BYTES :]
     if data != MARK + _digest(archived) + archived:
         raise CheckpointError(
@@ -59,14 +70,23 @@ def from_bytes(data: bytes) -> list[Group]:
     with np.load(io.BytesIO(archived), allow_pickle=False) as archive:
         arrays = {name: archive[name] for name in _DTYPES}
         records = json.loads(archive["records"].tobytes().decode("utf-8", "surrogatepass"))
+        scheduler = archive["scheduler"].tobytes()
     try:
         reader = _Reader(arrays, [Task(**t | {"intermediate": tuple(t["intermediate"])}) for t in records["tasks"]])
-        return [reader.group(g) for g in records["groups"]]
+        return [reader.group(g) for g in records["groups"]], scheduler
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(
             f"the parked trajectories have other fields than this version knows ({error}): "
             "resume with the version that wrote them."
         ) from error
+
+
+def restore_scheduler(core: rollout.Scheduler, snapshot: bytes) -> None:
+    """Put a scheduler into the state of a snapshot. Raises CheckpointError for one that it does not understand."""
+    try:
+        core.restore(snapshot)
+    except ValueError as error:
+        raise CheckpointError(f"{error}.") from error
 
 
 def _digest(data: bytes) -> bytes:

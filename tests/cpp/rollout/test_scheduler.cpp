@@ -1,469 +1,303 @@
-#include <cstdint>
-#include <map>
-#include <ostream>
-#include <random>
-#include <set>
+// How trajectories go, on cases worked by hand; damage, deadlines, threads.
+#include <poll.h>
+
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "check.h"
-#include "core/error.h"
-#include "rollout/scheduler.h"
+#include "rollout/scheduling.h"
 
-using agentmath::Error;
-using agentmath::rollout::Allowance;
-using agentmath::rollout::Budgets;
-using agentmath::rollout::History;
-using agentmath::rollout::Key;
-using agentmath::rollout::kNoVersion;
-using agentmath::rollout::kSamplesPerGroup;
-using agentmath::rollout::Mode;
-using agentmath::rollout::Scheduler;
-using agentmath::rollout::Settings;
-using agentmath::rollout::State;
-
-namespace agentmath::rollout {
-// For the messages of CHECK_EQUAL.
-std::ostream& operator<<(std::ostream& out, State state) { return out << static_cast<int>(state); }
-}  // namespace agentmath::rollout
+using namespace scheduling;
 
 namespace {
 
-Budgets Roomy() {
-  Budgets budgets;
-  budgets.sampled_tokens = 100;
-  budgets.context_tokens = 1000;
-  budgets.tool_calls = 2;
-  return budgets;
-}
-
-Settings Of(Mode mode, std::int64_t per_step, std::int64_t in_flight = 0,
-            std::int64_t max_lag = 2) {
-  Settings settings;
-  settings.mode = mode;
-  settings.groups_per_step = per_step;
-  settings.groups_in_flight = in_flight > 0 ? in_flight : per_step;
-  settings.max_lag = max_lag;
-  settings.max_rounds = 1;
-  return settings;
-}
-
-Key KeyOf(std::int64_t group, std::int64_t sample) { return group * kSamplesPerGroup + sample; }
-
-void SubmitWanted(Scheduler& scheduler, std::int64_t* next, std::int64_t samples = 2) {
-  for (std::int64_t n = scheduler.NumWanted(); n > 0; --n)
-    scheduler.Submit((*next)++, std::vector<History>(static_cast<std::size_t>(samples)));
-}
-
-}  // namespace
-
-TEST(a_batch_step_ends_when_all_have_ended_and_gives_groups_in_order) {
-  Scheduler scheduler(Of(Mode::kBatch, 2), Roomy());
-  std::int64_t next = 5;
-  scheduler.BeginStep(0);
-  CHECK_EQUAL(scheduler.NumWanted(), 2);
-  SubmitWanted(scheduler, &next);
-  CHECK_EQUAL(scheduler.NumWanted(), 0);
-  const std::vector<Key> admitted = scheduler.Admit();
-  CHECK(admitted == (std::vector<Key>{KeyOf(5, 0), KeyOf(5, 1), KeyOf(6, 0), KeyOf(6, 1)}));
-  for (std::size_t i = admitted.size(); i > 1; --i) {
-    scheduler.End(admitted[i - 1], State::kDone);
-    CHECK(!scheduler.IsRoundOver());
-  }
-  scheduler.End(admitted[0], State::kFailed);
-  CHECK(scheduler.IsRoundOver());
-  CHECK(scheduler.Release() == (std::vector<std::int64_t>{5, 6}));
-  CHECK(scheduler.Release().empty());
-  scheduler.Credit(2);
-  CHECK(scheduler.IsStepOver());
-}
-
-TEST(dropped_groups_are_drawn_again_for_as_many_rounds_as_there_are) {
-  Settings settings = Of(Mode::kBatch, 3);
-  settings.max_rounds = 2;
-  Scheduler scheduler(settings, Roomy());
-  std::int64_t next = 0;
-  scheduler.BeginStep(0);
-  for (const std::int64_t drawn : {3, 2}) {
-    CHECK_EQUAL(scheduler.NumWanted(), drawn);
-    SubmitWanted(scheduler, &next, 1);
-    for (const Key key : scheduler.Admit()) scheduler.End(key, State::kDone);
-    scheduler.Release();
-    scheduler.Credit(1);
-    if (!scheduler.IsStepOver()) scheduler.BeginRound();
-  }
-  CHECK(scheduler.IsStepOver());
-}
-
-TEST(a_pass_is_bounded_by_tokens_and_calls_and_the_last_one_is_not) {
-  Budgets budgets = Roomy();
-  budgets.segments = 2;
-  budgets.segment_tokens = 30;
-  budgets.segment_calls = 1;
-  Scheduler scheduler(Of(Mode::kSegments, 1), budgets);
-  scheduler.BeginStep(0);
-  scheduler.Submit(0, {History{}});
-  const Key key = scheduler.Admit().at(0);
-  CHECK_EQUAL(scheduler.Ask(key, 10).tokens, 30);
-  CHECK(scheduler.Ask(key, 10).bound == Allowance::Bound::kSegment);
-  scheduler.Sampled(key, 20, 0);
-  CHECK_EQUAL(scheduler.Ask(key, 30).tokens, 10);
-  scheduler.CallBegan(key);
-  scheduler.CallEnded(key);
-  CHECK_EQUAL(scheduler.Ask(key, 30).tokens, 0);
-  scheduler.Park(key);
-  CHECK(scheduler.IsRoundOver());
-  CHECK_EQUAL(scheduler.num_unfinished_groups(), 1);
-
-  scheduler.BeginStep(1);
-  CHECK_EQUAL(scheduler.NumWanted(), 0);
-  CHECK_EQUAL(scheduler.Admit().at(0), key);
-  CHECK_EQUAL(scheduler.Ask(key, 30).tokens, 80);
-  CHECK(scheduler.Ask(key, 30).bound == Allowance::Bound::kLength);
-  CHECK_EQUAL(scheduler.Ask(key, 990).tokens, 10);
-  CHECK_EQUAL(scheduler.Ask(key, 1000).tokens, 0);
-  scheduler.End(key, State::kDone);
-  CHECK_EQUAL(scheduler.HistoryOf(key).segments, 2);
-  CHECK_EQUAL(scheduler.HistoryOf(key).oldest_version, 0);
-}
-
-TEST(a_quota_step_ends_early_refills_and_carries_the_rest_over) {
-  Scheduler scheduler(Of(Mode::kQuota, 2, 3), Roomy());
-  std::int64_t next = 0;
-  scheduler.BeginStep(7);
-  SubmitWanted(scheduler, &next, 1);
-  CHECK_EQUAL(next, 3);
-  std::vector<Key> running = scheduler.Admit();
-  for (const Key key : running) scheduler.Sampled(key, 5, 7);
-  scheduler.End(running[2], State::kDone);
-  CHECK(!scheduler.IsRoundOver());
-  // One may still be begun: in flight 3, less 2; drawable 2 + 1 - 3 = 0 of one round.
-  CHECK_EQUAL(scheduler.NumWanted(), 0);
-  scheduler.End(running[0], State::kDone);
-  CHECK(scheduler.IsRoundOver());
-  CHECK(scheduler.Release() == (std::vector<std::int64_t>{0, 2}));
-  scheduler.Credit(2);
-  CHECK(scheduler.IsStepOver());
-  CHECK(scheduler.Interrupt() == (std::vector<Key>{running[1]}));
-  CHECK_EQUAL(scheduler.Ask(running[1], 5).tokens, 0);
-  scheduler.Park(running[1]);
-
-  scheduler.BeginStep(8);
-  CHECK_EQUAL(scheduler.NumWanted(), 2);
-  SubmitWanted(scheduler, &next, 1);
-  CHECK_EQUAL(scheduler.Admit().at(0), running[1]);
-}
-
-TEST(a_step_waits_for_groups_that_the_next_one_would_find_too_old) {
-  Settings settings = Of(Mode::kQuota, 1, 2, 1);
-  settings.max_rounds = 3;
-  Scheduler scheduler(settings, Roomy());
-  scheduler.BeginStep(0);
-  scheduler.Submit(0, {History{}});
-  scheduler.Submit(1, {History{}});
-  const std::vector<Key> first = scheduler.Admit();
-  scheduler.Sampled(first[0], 5, 0);
-  scheduler.Sampled(first[1], 5, 0);
-  scheduler.End(first[1], State::kDone);
-  scheduler.Release();
-  scheduler.Credit(1);
-  CHECK(scheduler.IsStepOver());
-  scheduler.Interrupt();
-  scheduler.Park(first[0]);
-
-  scheduler.BeginStep(1);
-  CHECK(scheduler.IsFresh(0));
-  scheduler.Submit(2, {History{}});
-  const std::vector<Key> second = scheduler.Admit();
-  CHECK_EQUAL(second[0], first[0]);
-  scheduler.Sampled(second[1], 5, 1);
-  scheduler.End(second[1], State::kDone);
-  scheduler.Release();
-  scheduler.Credit(1);
-  CHECK(!scheduler.IsStepOver());
-  CHECK_EQUAL(scheduler.Ask(first[0], 5).tokens, 95);
-  scheduler.End(first[0], State::kDone);
-  CHECK(scheduler.IsRoundOver());
-  CHECK(scheduler.Release() == (std::vector<std::int64_t>{0}));
-  scheduler.Credit(1);
-  CHECK(scheduler.IsStepOver());
-  scheduler.BeginStep(2);
-  CHECK(!scheduler.IsFresh(0));
-  CHECK(scheduler.IsFresh(1));
-}
-
-TEST(no_more_is_begun_than_can_be_consumed_in_time) {
-  Settings settings = Of(Mode::kAsync, 2, 100, 1);
-  settings.max_rounds = 100;
-  Scheduler scheduler(settings, Roomy());
-  scheduler.BeginStep(0);
-  // This step's two groups and the next one's.
-  CHECK_EQUAL(scheduler.NumWanted(), 4);
-}
-
-TEST(lag_0_makes_quota_and_async_a_batch) {
-  for (const Mode mode : {Mode::kQuota, Mode::kAsync}) {
-    Scheduler scheduler(Of(mode, 2, 8, 0), Roomy());
-    std::int64_t next = 0;
-    scheduler.BeginStep(0);
-    SubmitWanted(scheduler, &next, 1);
-    CHECK_EQUAL(next, 2);
-    const std::vector<Key> running = scheduler.Admit();
-    scheduler.End(running[0], State::kDone);
-    CHECK(!scheduler.IsRoundOver());
+// A prompt of 10 tokens, 20 sampled with a call, 5 of output, 30 sampled, the end.
+TEST(ATrajectoryGoesFromNewToDone) {
+  Settings settings = Small(Mode::kBatch);
+  settings.log_capacity = 100;
+  Scheduler scheduler(settings);
+  scheduler.BeginRound(1, 0);
+  CHECK_EQUAL(scheduler.Decide(1).num_groups_wanted, 1);
+  scheduler.Submit(7, 10, 1, 2);
+  const Decisions todo = scheduler.Decide(3);
+  CHECK_EQUAL(todo.grants.size(), 1u);
+  CHECK_EQUAL(todo.grants[0].id, IdOf(7, 0));
+  CHECK_EQUAL(todo.grants[0].verdict.max_new_tokens, 100);  // not 190: what is sampled has a bound
+  const Verdict call =
+      scheduler.Generated(todo.grants[0].verdict.ticket, Said(30, 20, 20, Outcome::kCall), 4);
+  CHECK(call.action == Action::kCall);
+  CHECK_EQUAL(scheduler.GetStats().num_bound_tokens, 30);
+  const Verdict again = scheduler.Answered(call.ticket, {35, 20}, 5);
+  CHECK(again.action == Action::kGenerate);
+  CHECK_EQUAL(again.max_new_tokens, 80);
+  CHECK(!scheduler.Decide(6).round_is_over);
+  const Verdict end = scheduler.Generated(again.ticket, Said(65, 50, 30, Outcome::kFinished), 7);
+  CHECK(end.action == Action::kEnd);
+  CHECK(scheduler.Decide(8).round_is_over);
+  const View view = scheduler.Look(IdOf(7, 0));
+  CHECK_EQUAL(view.num_tool_calls, 1);
+  CHECK_EQUAL(view.num_segments, 1);
+  const std::vector<Released> released = scheduler.TakeGroups();
+  CHECK_EQUAL(released.size(), 1u);
+  CHECK_EQUAL(released[0].num_done, 1);
+  CHECK(!scheduler.Contains(IdOf(7, 0)));
+  CHECK_EQUAL(scheduler.GetStats().num_bound_tokens, 0);
+  const std::vector<State> states = {State::kRunning, State::kTool, State::kRunning, State::kDone};
+  const std::vector<Transition> log = scheduler.TakeLog();
+  CHECK_EQUAL(log.size(), states.size());
+  for (std::size_t i = 0; i < log.size(); ++i) {
+    CHECK_EQUAL(log[i].sequence, i + 1);
+    CHECK(log[i].to == states[i]);
   }
 }
 
-TEST(async_goes_on_over_a_change_of_weights_and_others_may_not) {
-  Scheduler flowing(Of(Mode::kAsync, 1, 2), Roomy());
-  flowing.BeginStep(0);
-  flowing.Submit(0, {History{}});
-  const Key key = flowing.Admit().at(0);
-  flowing.Sampled(key, 3, 0);
-  flowing.BeginStep(1);
-  CHECK_EQUAL(flowing.StateOf(key), State::kRunning);
-  flowing.Sampled(key, 3, 1);
-  CHECK_EQUAL(flowing.HistoryOf(key).oldest_version, 0);
-  Scheduler halting(Of(Mode::kQuota, 1, 2), Roomy());
-  halting.BeginStep(0);
-  halting.Submit(0, {History{}});
-  halting.Admit();
-  CHECK_THROWS(Error, (halting.BeginStep(1), 0));
-  CHECK_THROWS(Error, (flowing.BeginStep(0), 0));
+TEST(BudgetsEndATrajectory) {
+  Scheduler scheduler(Small(Mode::kBatch));
+  scheduler.BeginRound(2, 0);
+  GroupId next = 0;
+  const std::vector<Grant> grants = Feed(&scheduler, &next);
+  CHECK_EQUAL(grants.size(), 4u);
+  Verdict verdict =
+      scheduler.Generated(grants[0].verdict.ticket, Said(110, 100, 100, Outcome::kContinue), 0);
+  CHECK(verdict.action == Action::kEnd && verdict.reason == Reason::kLength);
+  verdict = scheduler.Generated(grants[1].verdict.ticket, Said(100, 90, 90, Outcome::kLength), 0);
+  CHECK(verdict.action == Action::kEnd && verdict.reason == Reason::kLength);
+  Ticket ticket = grants[2].verdict.ticket;
+  for (int i = 0; i < 2; ++i) {
+    verdict = scheduler.Generated(ticket, Said(20, 10, 5, Outcome::kCall), 0);
+    CHECK(verdict.action == Action::kCall);
+    ticket = scheduler.Answered(verdict.ticket, {25, 10}, 0).ticket;
+  }
+  verdict = scheduler.Generated(ticket, Said(30, 15, 5, Outcome::kCall), 0);
+  CHECK(verdict.action == Action::kEnd && verdict.reason == Reason::kMaxToolCalls);
+  verdict = scheduler.Generated(grants[3].verdict.ticket, Said(20, 10, 5, Outcome::kCall), 0);
+  verdict = scheduler.Answered(verdict.ticket, {200, 10}, 0);  // the output fills the context
+  CHECK(verdict.action == Action::kEnd && verdict.reason == Reason::kLength);
+  CHECK_EQUAL(scheduler.GetStats().num_truncated, 4u);
 }
 
-TEST(a_request_that_runs_over_a_change_of_weights_makes_its_group_old) {
-  Scheduler scheduler(Of(Mode::kAsync, 1, 2, 1), Roomy());
-  scheduler.BeginStep(0);
-  scheduler.Submit(0, {History{}});
-  scheduler.Ask(scheduler.Admit().at(0), 1);
-  scheduler.Credit(1);
-  CHECK(scheduler.IsStepOver());
-  scheduler.BeginStep(1);
-  scheduler.Credit(1);
-  CHECK(!scheduler.IsStepOver());
-  scheduler.Sampled(KeyOf(0, 0), 5, 0);
-  CHECK(!scheduler.IsStepOver());
-  scheduler.End(KeyOf(0, 0), State::kDone);
-  CHECK(scheduler.IsStepOver());
+TEST(APromptWithoutRoomEndsAtOnceAndSaysSo) {
+  Scheduler scheduler(Small(Mode::kBatch));
+  scheduler.BeginRound(1, 0);
+  scheduler.Submit(0, 200, 2, 0);
+  const Decisions todo = scheduler.Decide(0);
+  CHECK_EQUAL(todo.ended.size(), 2u);
+  CHECK(todo.ended[0].reason == Reason::kLength);
+  CHECK(todo.round_is_over);
 }
 
-TEST(admission_keeps_within_the_kv_budget_and_never_starves) {
-  Settings settings = Of(Mode::kBatch, 3);
-  settings.kv_tokens = 100;
-  Scheduler scheduler(settings, Roomy());
-  scheduler.BeginStep(0);
-  History small, large;
-  small.context_tokens = 40;
-  large.context_tokens = 300;
-  scheduler.Submit(0, {small, small});
-  scheduler.Submit(1, {large});
-  scheduler.Submit(2, {small});
-  std::vector<Key> running = scheduler.Admit();
-  CHECK_EQUAL(running.size(), 2u);
-  scheduler.End(running[0], State::kDone);
-  // The large one does not fit; nobody overtakes it.
-  CHECK(scheduler.Admit().empty());
-  scheduler.End(running[1], State::kDone);
-  CHECK(scheduler.Admit() == (std::vector<Key>{KeyOf(1, 0)}));
-  CHECK_EQUAL(scheduler.active_context_tokens(), 300);
-  scheduler.End(KeyOf(1, 0), State::kDone);
-  CHECK(scheduler.Admit() == (std::vector<Key>{KeyOf(2, 0)}));
+TEST(WhatIsLostIsTriedAgainAndThenFails) {
+  Scheduler scheduler(Small(Mode::kBatch));
+  scheduler.BeginRound(1, 0);
+  scheduler.Submit(0, 10, 1, 0);
+  Verdict verdict = scheduler.Decide(0).grants[0].verdict;
+  verdict = scheduler.Lost(verdict.ticket, {14, 4}, false, 0);
+  CHECK(verdict.action == Action::kQueue && verdict.reason == Reason::kLost);
+  verdict = scheduler.Decide(0).grants[0].verdict;
+  CHECK_EQUAL(verdict.max_new_tokens, 96);
+  verdict = scheduler.Lost(verdict.ticket, {14, 4}, false, 0);
+  CHECK(verdict.action == Action::kEnd && verdict.reason == Reason::kLost);
+  CHECK_EQUAL(scheduler.TakeGroups()[0].num_failed, 1);
 }
 
-TEST(late_and_repeated_news_change_nothing_and_false_ones_are_errors) {
-  Scheduler scheduler(Of(Mode::kBatch, 1), Roomy());
-  scheduler.BeginStep(0);
-  scheduler.Submit(3, {History{}, History{}});
-  CHECK_THROWS(Error, (scheduler.Submit(3, {History{}}), 0));
-  CHECK_THROWS(Error, (scheduler.Submit(4, {}), 0));
-  CHECK_THROWS(Error, scheduler.Ask(KeyOf(3, 0), 1));
-  CHECK_THROWS(Error, scheduler.Ask(KeyOf(9, 0), 1));
-  CHECK_THROWS(Error, scheduler.StateOf(-1));
-  const std::vector<Key> running = scheduler.Admit();
-  scheduler.CallBegan(running[0]);
-  CHECK_THROWS(Error, (scheduler.CallBegan(running[0]), 0));
-  CHECK_THROWS(Error, (scheduler.CallEnded(running[1]), 0));
-  scheduler.End(running[0], State::kDone);
-  scheduler.End(running[0], State::kFailed);
-  CHECK_EQUAL(scheduler.StateOf(running[0]), State::kDone);
-  CHECK(scheduler.Cancel(3));
-  CHECK_EQUAL(scheduler.StateOf(running[1]), State::kCancelled);
-  CHECK(!scheduler.Cancel(99));
-  CHECK_EQUAL(scheduler.num_active(), 0);
-  CHECK_EQUAL(scheduler.active_context_tokens(), 0);
-  scheduler.Release();
-  scheduler.End(running[0], State::kDone);
+TEST(OnlyTheCallIsRepeatedWhenTheToolWasLost) {
+  Scheduler scheduler(Small(Mode::kBatch));
+  scheduler.BeginRound(1, 0);
+  scheduler.Submit(0, 10, 1, 0);
+  Verdict verdict = scheduler.Decide(0).grants[0].verdict;
+  CHECK_THROWS(std::invalid_argument, scheduler.Lost(verdict.ticket, {14, 4}, true, 0));
+  verdict = scheduler.Generated(verdict.ticket, Said(14, 4, 4, Outcome::kCall), 0);
+  scheduler.Lost(verdict.ticket, {14, 4}, true, 0);
+  verdict = scheduler.Decide(0).grants[0].verdict;
+  CHECK(verdict.action == Action::kCall);
+  CHECK(scheduler.Answered(verdict.ticket, {18, 4}, 0).action == Action::kGenerate);
 }
 
-TEST(settings_that_cannot_work_are_refused) {
-  Settings none = Of(Mode::kBatch, 0, 1), few = Of(Mode::kQuota, 4, 2), back = Of(Mode::kBatch, 1);
-  back.max_lag = -1;
-  for (const Settings& settings : {none, few, back})
-    CHECK_THROWS(Error, Scheduler(settings, Roomy()));
-  Budgets empty = Roomy();
-  empty.sampled_tokens = 0;
-  CHECK_THROWS(Error, Scheduler(Of(Mode::kBatch, 1), empty));
-}
-
-namespace {
-
-// A caller that does everything right and everything at random: samples, calls, cancels, is killed
-// and comes back with what it knew of its trajectories. Counts what became of every trajectory.
-class Life {
- public:
-  Life(std::uint64_t seed, Mode mode) : random_(seed), mode_(mode) { Restart(); }
-
-  void Step() {
-    scheduler_->BeginStep(version_);
-    for (int event = 0; event < 400 && !scheduler_->IsStepOver(); ++event) {
-      for (std::int64_t n = scheduler_->NumWanted(); n > 0; --n) Begin();
-      for (const Key key : scheduler_->Admit()) running_.insert(key);
-      if (scheduler_->IsRoundOver())
-        Consume();
-      else
-        Something();
-      Audit();
-      if (random_() % 97 == 0) return Die();
-    }
-    if (mode_ != Mode::kAsync)
-      for (const Key key : scheduler_->Interrupt()) Park(key);
-    version_ += 1;
-  }
-
-  // Everything that was begun ended once or is still known.
-  void AuditEnds() const {
-    for (const auto& [key, ends] : ends_) CHECK(ends <= 1);
-    for (const auto& [group, samples] : histories_)
-      for (std::size_t i = 0; i < samples.size(); ++i)
-        CHECK(ends_.count(KeyOf(group, static_cast<std::int64_t>(i))) == 0 ||
-              !released_.count(group));
-    CHECK(released_.size() + histories_.size() == static_cast<std::size_t>(next_));
-  }
-
- private:
-  void Begin() {
-    histories_[next_] = std::vector<History>(1 + random_() % 3);
-    scheduler_->Submit(next_, histories_[next_]);
-    ++next_;
-  }
-
-  void Something() {
-    if (running_.empty()) return;
-    auto at = running_.begin();
-    std::advance(at, static_cast<long>(random_() % running_.size()));
-    const Key key = *at;
-    const Allowance allowance = scheduler_->Ask(key, scheduler_->HistoryOf(key).context_tokens);
-    if (random_() % 50 == 0) {
-      scheduler_->Cancel(key / kSamplesPerGroup);
-      for (auto it = running_.begin(); it != running_.end();)
-        it = *it / kSamplesPerGroup == key / kSamplesPerGroup ? running_.erase(it) : std::next(it);
-    } else if (allowance.tokens == 0 && allowance.bound == Allowance::Bound::kSegment) {
-      Park(key);
-    } else if (allowance.tokens == 0 || random_() % 3 == 0) {
-      running_.erase(key);
-      scheduler_->End(key, random_() % 10 == 0 ? State::kFailed : State::kDone);
-    } else {
-      const std::uint64_t most = static_cast<std::uint64_t>(allowance.tokens);
-      scheduler_->Sampled(key, 1 + static_cast<std::int64_t>(random_() % most), version_);
-      if (random_() % 2 == 0 && scheduler_->MayCall(key)) {
-        scheduler_->CallBegan(key);
-        scheduler_->CallEnded(key);
-        scheduler_->Inserted(key, 4);
-      }
-    }
-  }
-
-  void Park(Key key) {
-    running_.erase(key);
-    scheduler_->Park(key);
-    // What a checkpoint would hold.
-    histories_[key / kSamplesPerGroup][static_cast<std::size_t>(key % kSamplesPerGroup)] =
-        scheduler_->HistoryOf(key);
-  }
-
-  void Consume() {
-    const std::vector<std::int64_t> released = scheduler_->Release();
-    for (std::size_t i = 1; i < released.size(); ++i) CHECK(released[i - 1] < released[i]);
-    std::int64_t kept = 0;
-    for (const std::int64_t group : released) {
-      CHECK(released_.insert(group).second);
-      for (std::size_t i = 0; i < histories_.at(group).size(); ++i)
-        ++ends_[KeyOf(group, static_cast<std::int64_t>(i))];
-      histories_.erase(group);
-      kept += random_() % 4 != 0;
-    }
-    scheduler_->Credit(kept);
-    if (!scheduler_->IsStepOver() && scheduler_->num_active() == 0) scheduler_->BeginRound();
-  }
-
-  // Killed: what was not parked is as it was at its last pass.
-  void Die() { Restart(); }
-
-  void Restart() {
-    running_.clear();
-    Settings settings = Of(mode_, 3, 5, 1 + static_cast<std::int64_t>(random_() % 3));
-    settings.max_rounds = 3;
-    settings.kv_tokens = random_() % 2 == 0 ? 0 : 150;
-    Budgets budgets = Roomy();
-    budgets.segments = 3;
-    budgets.segment_tokens = mode_ == Mode::kSegments ? 20 : 0;
-    delete scheduler_;
-    scheduler_ = new Scheduler(settings, budgets);
-    for (const auto& [group, samples] : histories_) scheduler_->Submit(group, samples);
-  }
-
-  void Audit() const {
-    std::int64_t context = 0;
-    for (const Key key : running_) {
-      CHECK_EQUAL(scheduler_->StateOf(key), State::kRunning);
-      context += scheduler_->HistoryOf(key).context_tokens;
-    }
-    CHECK_EQUAL(scheduler_->num_active(), static_cast<std::int64_t>(running_.size()));
-    CHECK_EQUAL(scheduler_->active_context_tokens(), context);
-    CHECK(scheduler_->num_unfinished_groups() <= static_cast<std::int64_t>(histories_.size()));
-  }
-
- public:
-  ~Life() { delete scheduler_; }
-  Life(const Life&) = delete;
-  Life& operator=(const Life&) = delete;
-
- private:
-  std::mt19937_64 random_;
-  Mode mode_;
-  Scheduler* scheduler_ = nullptr;
-  std::int64_t version_ = 0, next_ = 0;
-  std::set<Key> running_;
-  std::map<std::int64_t, std::vector<History>> histories_;
-  std::set<std::int64_t> released_;
-  std::map<Key, int> ends_;
-};
-
-}  // namespace
-
-TEST(through_random_lives_nothing_is_lost_and_nothing_ends_twice) {
-  for (std::uint64_t seed = 0; seed < 500; ++seed) {
-    for (const Mode mode : {Mode::kBatch, Mode::kSegments, Mode::kQuota, Mode::kAsync}) {
-      Life life(seed, mode);
-      for (int step = 0; step < 8; ++step) {
-        life.Step();
-        life.AuditEnds();
-      }
-    }
-  }
-}
-
-TEST(equal_lives_are_equal) {
-  const auto transitions = [] {
-    Scheduler scheduler(Of(Mode::kQuota, 2, 4), Roomy());
-    std::int64_t next = 0;
-    scheduler.BeginStep(0);
-    SubmitWanted(scheduler, &next);
-    for (const Key key : scheduler.Admit()) scheduler.End(key, State::kDone);
-    std::vector<std::int64_t> seen;
-    for (const auto& t : scheduler.transitions())
-      seen.push_back(t.key * 8 + static_cast<int>(t.to));
-    return seen;
+TEST(ReportsThatComeLateOrTwiceChangeNothing) {
+  Scheduler scheduler(Small(Mode::kBatch));
+  scheduler.BeginRound(1, 0);
+  scheduler.Submit(0, 10, 2, 0);
+  const std::vector<Grant> grants = scheduler.Decide(0).grants;
+  Finish(&scheduler, grants[0].verdict.ticket);
+  const std::string before = scheduler.Dump(0);
+  CHECK(Finish(&scheduler, grants[0].verdict.ticket).action == Action::kIgnore);
+  CHECK(scheduler.Lost(grants[0].verdict.ticket, {1, 1}, false, 0).action == Action::kIgnore);
+  CHECK_EQUAL(scheduler.GetStats().num_late_reports, 2u);
+  const auto counted = [](std::string text) {
+    return text.substr(0, text.find("\"late_reports\""));
   };
-  CHECK(transitions() == transitions());
+  CHECK_EQUAL(counted(scheduler.Dump(0)), counted(before));
+  CHECK_THROWS(std::invalid_argument, Finish(&scheduler, 99));
+  CHECK_THROWS(std::invalid_argument, Finish(&scheduler, 0));
+  CHECK_THROWS(std::invalid_argument, scheduler.Answered(grants[1].verdict.ticket, {10, 0}, 0));
+  CHECK_THROWS(std::invalid_argument, scheduler.Generated(grants[1].verdict.ticket,
+                                                          Said(-1, 0, 0, Outcome::kContinue), 0));
 }
+
+TEST(CancellingEndsOnceAndVoidsTheTicket) {
+  Scheduler scheduler(Small(Mode::kBatch));
+  scheduler.BeginRound(2, 0);
+  GroupId next = 0;
+  const std::vector<Grant> grants = Feed(&scheduler, &next);
+  CHECK(scheduler.Cancel(grants[0].id, 0));
+  CHECK(!scheduler.Cancel(grants[0].id, 0));
+  CHECK(!scheduler.Cancel(IdOf(5, 0), 0));
+  const Decisions todo = scheduler.Decide(0);
+  CHECK_EQUAL(todo.interrupts.size(), 1u);
+  CHECK_EQUAL(todo.ended.size(), 1u);
+  CHECK(Finish(&scheduler, grants[0].verdict.ticket).action == Action::kIgnore);
+  CHECK(scheduler.CancelGroup(0, 0));
+  CHECK(scheduler.CancelGroup(1, 0));
+  CHECK(!scheduler.CancelGroup(9, 0));
+  CHECK(scheduler.Decide(0).round_is_over);
+  CHECK_EQUAL(scheduler.GetStats().num_bound_tokens, 0);
+  CHECK_EQUAL(scheduler.TakeGroups().size(), 2u);
+}
+
+TEST(DeadlinesAreOfTheClockThatIsGiven) {
+  Settings settings = Small(Mode::kBatch);
+  settings.request_nanoseconds = 100;
+  settings.tool_nanoseconds = 10;
+  settings.round_nanoseconds = 500;
+  Scheduler scheduler(settings);
+  scheduler.BeginRound(1, 1000);
+  scheduler.Submit(0, 10, 1, 1000);
+  Verdict verdict = scheduler.Decide(1000).grants[0].verdict;
+  CHECK_EQUAL(scheduler.NextDeadline(), 1100);
+  CHECK(scheduler.Decide(1099).interrupts.empty());
+  Decisions todo = scheduler.Decide(1100);
+  CHECK_EQUAL(todo.interrupts.size(), 1u);
+  CHECK_EQUAL(todo.grants.size(), 1u);  // tried again
+  CHECK(Finish(&scheduler, verdict.ticket).action == Action::kIgnore);
+  verdict = todo.grants[0].verdict;
+  verdict = scheduler.Generated(verdict.ticket, Said(14, 4, 4, Outcome::kCall), 900);
+  CHECK_EQUAL(scheduler.NextDeadline(), 1110);  // a clock that goes backwards stands still
+  todo = scheduler.Decide(1110);
+  CHECK_EQUAL(todo.ended.size(), 1u);
+  CHECK(todo.ended[0].state == State::kFailed && todo.ended[0].reason == Reason::kLate);
+  CHECK(todo.round_is_over);
+  scheduler.TakeGroups();
+  scheduler.BeginRound(1, 1200);
+  CHECK(scheduler.Decide(1700).round_is_late);
+}
+
+TEST(ASnapshotBringsEverythingBack) {
+  Settings settings = Small(Mode::kQuota);
+  settings.max_lag = 1;
+  Scheduler first(settings);
+  first.SetVersion(3, 0);
+  first.BeginRound(2, 0);
+  GroupId next = 0;
+  const std::vector<Grant> grants = Feed(&first, &next);
+  first.Generated(grants[0].verdict.ticket, Said(14, 4, 4, Outcome::kCall, 3), 5);
+  first.Generated(grants[1].verdict.ticket, Said(14, 4, 4, Outcome::kContinue, 3), 5);
+  Finish(&first, grants[2].verdict.ticket, 3);
+  Finish(&first, grants[3].verdict.ticket, 3);
+  const std::string bytes = first.Snapshot();
+  Scheduler second(settings);
+  second.Restore(bytes);
+  CHECK_EQUAL(second.version(), 3);
+  const Stats stats = second.GetStats();
+  CHECK_EQUAL(stats.num_groups_ready, 1);
+  CHECK_EQUAL(stats.num_bound_tokens, 0);
+  CHECK_EQUAL(stats.num_in_state[static_cast<std::size_t>(State::kParked)], 4);
+  CHECK_EQUAL(second.Look(grants[0].id).totals.sampled_tokens, 4);
+  CHECK(Finish(&second, grants[4].verdict.ticket).action == Action::kIgnore);
+  CHECK_THROWS(std::invalid_argument, second.Submit(2, 10, 1, 0));  // an id of before
+  second.SetVersion(4, 0);
+  second.BeginRound(2, 0);
+  CHECK_EQUAL(second.GetStats().num_overdue_groups, 2);  // of version 3: now or never
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    std::string damaged = bytes;
+    damaged[i] = static_cast<char>(damaged[i] ^ 1);
+    CHECK_THROWS(std::invalid_argument, Scheduler(settings).Restore(damaged));
+    CHECK_THROWS(std::invalid_argument, Scheduler(settings).Restore(bytes.substr(0, i)));
+  }
+}
+
+TEST(SettingsThatCannotBeAreNamed) {
+  const auto refused = [](void (*change)(Settings*)) {
+    Settings settings = Small(Mode::kSegments);
+    change(&settings);
+    CHECK_THROWS(std::invalid_argument, Scheduler{settings});
+  };
+  refused([](Settings* s) { s->groups_per_step = 0; });
+  refused([](Settings* s) { s->group_size = -1; });
+  refused([](Settings* s) { s->stages.clear(); });
+  refused([](Settings* s) { s->stages[0].max_segments = 0; });
+  refused([](Settings* s) { s->segment_tool_calls = -1; });
+  refused([](Settings* s) { s->over_submission = 0.5; });
+  refused([](Settings* s) { s->over_submission = std::numeric_limits<double>::quiet_NaN(); });
+  refused([](Settings* s) { s->truncation_rate = 2; });
+  refused([](Settings* s) { s->kv_budget_tokens = std::int64_t{1} << 62; });
+  refused([](Settings* s) { s->mode = Mode::kAsync, s->max_lag = -1; });
+  Scheduler scheduler(Small(Mode::kBatch));
+  CHECK_THROWS(std::invalid_argument, scheduler.BeginRound(-1, 0));
+  CHECK_THROWS(std::invalid_argument, scheduler.Submit(0, 10, 0, 0));
+  CHECK_THROWS(std::invalid_argument, scheduler.Submit(0, -1, 1, 0));
+  scheduler.SetVersion(2, 0);
+  CHECK_THROWS(std::invalid_argument, scheduler.SetVersion(1, 0));
+  CHECK_THROWS(std::invalid_argument, scheduler.SetStage(1));
+  CHECK_THROWS(std::invalid_argument, scheduler.Look(0));
+}
+
+bool IsReadable(int fd) {
+  pollfd waiting = {fd, POLLIN, 0};
+  return poll(&waiting, 1, 0) == 1;
+}
+
+TEST(OneWakeUpForAllThatHappened) {
+  Scheduler scheduler(Small(Mode::kBatch));
+  const int fd = scheduler.WakeupFd();
+  CHECK(!IsReadable(fd));
+  scheduler.BeginRound(2, 0);
+  CHECK(IsReadable(fd));
+  GroupId next = 0;
+  const std::vector<Grant> grants = Feed(&scheduler, &next);
+  CHECK(!IsReadable(fd));
+  const Verdict goes_on =
+      scheduler.Generated(grants[0].verdict.ticket, Said(12, 2, 2, Outcome::kContinue), 0);
+  CHECK(!IsReadable(fd));  // nothing to decide
+  Finish(&scheduler, goes_on.ticket);
+  Finish(&scheduler, grants[1].verdict.ticket);
+  CHECK(IsReadable(fd));
+  scheduler.Decide(0);
+  CHECK(!IsReadable(fd));
+}
+
+// Four threads report for their own trajectories while a fifth looks on and decides.
+TEST(ThreadsMayReportAtOnce) {
+  Settings settings = Small(Mode::kBatch);
+  settings.stages = {{1000000, 2000000, 1000, 3}};
+  Scheduler scheduler(settings);
+  scheduler.BeginRound(2, 0);
+  scheduler.WakeupFd();
+  GroupId next = 0;
+  const std::vector<Grant> grants = Feed(&scheduler, &next);
+  std::vector<std::thread> threads;
+  for (const Grant& grant : grants) {
+    threads.emplace_back([&scheduler, ticket = grant.verdict.ticket]() mutable {
+      for (int i = 1; i <= 500; ++i) {
+        Verdict verdict = scheduler.Generated(ticket, Said(10 + 2 * i, i, 1, Outcome::kCall), i);
+        verdict = scheduler.Answered(verdict.ticket, {11 + 2 * i, i}, i);
+        ticket = verdict.ticket;
+      }
+      Finish(&scheduler, ticket);
+    });
+  }
+  bool is_over = false;
+  while (!is_over) {
+    is_over = scheduler.Decide(0).round_is_over;
+    scheduler.GetStats();
+    scheduler.Dump(0);
+    scheduler.Snapshot();
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK_EQUAL(scheduler.TakeGroups().size(), 2u);
+  CHECK_EQUAL(scheduler.GetStats().num_bound_tokens, 0);
+}
+
+}  // namespace

@@ -121,10 +121,14 @@ def test_supervised_training_from_a_file_needs_no_source() -> None:
             ["--rollout.mode=segments", "--rollout.segment_sampled_tokens=16"],
             "3 versions old when it ends and is dropped",
         ),
-        (["--rollout.segment_tool_calls=2"], 'rollout.mode = "batch" bounds no pass'),
-        (["--rollout.mode=segments"], 'rollout.mode = "segments" is the same as "batch" here: give'),
+        (["--rollout.mode=batch", "--rollout.segment_tool_calls=2"], 'rollout.mode = "batch" bounds no pass'),
         (["--rollout.mode=quota", "--rollout.max_staleness=0"], 'rollout.mode = "quota" is the same as "batch" here'),
-        (["--rollout.over_submission=2"], "begins just as many groups as it trains on"),
+        (["--rollout.over_submission=2"], 'rollout.over_submission has no effect: only rollout.mode = "quota"'),
+        (
+            ["--rollout.mode=quota", "--rollout.max_staleness=0", "--rollout.over_submission=2"],
+            "over_submission has no effect: with rollout.max_staleness = 0",
+        ),
+        (["--rollout.overdue=cancel"], "rollout.overdue has no effect"),
         (["--rollout.mode=quota", "--rollout.max_in_flight=9"], "rollout.max_in_flight has no effect"),
         (
             ["--rollout.mode=async", "--rollout.max_in_flight=9", "--rollout.over_submission=2"],

@@ -55,6 +55,68 @@ def test_results_do_not_depend_on_how_fast_tools_are(box: Any, policy: Any, max_
     assert same(first, third)
 
 
+async def with_newcomers(box: Any, engine: Any, contexts: list[list[int]], delays: Any) -> list[Completion]:
+    """As with_tools, but who ends brings the next one in, and the third to end sends one away that runs: both may
+    happen right behind a tool."""
+    done: dict[int, list[Completion]] = {}
+    tasks: list[asyncio.Task[None]] = []
+    ended: list[int] = []
+
+    async def episode(session: int, ids: list[int]) -> None:
+        for turn in range(3):
+            sampling = Sampling(max_new_tokens=12, stop=TOOL_STOPS, seed=100 * session + turn)
+            completion = await engine.generate(ids, sampling, session=session)
+            done.setdefault(session, []).append(completion)
+            if completion.stop_reason is not StopReason.STOP:
+                break
+            await asyncio.sleep(float(delays.choice([0, 0, 0.001, 0.004, 0.02])))
+            await engine.rejoin(session)
+            ids = [*ids, *completion.ids.tolist(), 40 + turn, 41 + session % 30]
+        end(session)
+
+    def end(session: int) -> None:
+        ended.append(session)
+        if len(tasks) < len(contexts):
+            tasks.append(asyncio.create_task(episode(len(tasks), contexts[len(tasks)])))
+        if len(ended) == 3:
+            running = max(set(range(len(tasks))) - set(ended))
+            tasks.append(asyncio.create_task(engine.abort(running)))
+        engine.close_session(session)
+
+    for session in range(6):
+        tasks.append(asyncio.create_task(episode(session, contexts[session])))
+    while not all(task.done() for task in tasks):
+        await asyncio.gather(*tasks)
+    return [c for session in sorted(done) for c in done[session]]
+
+
+@pytest.mark.parametrize("latency", [0, 3])
+def test_who_comes_and_goes_does_not_depend_on_how_fast_tools_are(box: Any, policy: Any, latency: int) -> None:
+    contexts = [c for c in box.prompts(8) for _ in range(5)]
+
+    def once(seed: int) -> list[Completion]:
+        engine = box.new_engine(policy, max_rows=6, max_context_tokens=96, tool_latency_steps=latency)
+        return box.run(with_newcomers(box, engine, contexts, np.random.default_rng(seed)))
+
+    first, second, third = once(1), once(2), once(3)
+    assert sum(c.stop_reason is StopReason.STOP for c in first) > 10
+    assert sum(c.stop_reason is StopReason.ABORTED for c in first) <= 1
+    assert same(first, second)
+    assert same(first, third)
+
+
+def test_rejoining_waits_for_nothing_where_nothing_is_due(box: Any, policy: Any) -> None:
+    (context,) = box.prompts(1)
+    engine = box.new_engine(policy)
+
+    async def once() -> None:
+        await engine.rejoin(5)
+        await engine.generate(context, Sampling(max_new_tokens=3), session=5)
+        await engine.rejoin(5)
+
+    box.run(asyncio.wait_for(once(), 20))
+
+
 def test_a_reused_engine_gives_what_a_new_one_gives(box: Any, policy: Any) -> None:
     contexts = [c for c in box.prompts(4) for _ in range(8)]
 

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 pytest.importorskip("torch")
 
 from agentmath.config.load import load_recipe
-from agentmath.config.rollout import RolloutSection
-from agentmath.core.types import Group, Reward, Segment, SpanKind, StopReason, Task, Tokens, Trajectory, Turn
+from agentmath.core.types import Group, Reward, SpanKind, StopReason, Task, Tokens, Trajectory, Turn
 from agentmath.orchestration.loop import Collected, collect
 from agentmath.orchestration.state import RunState
-from agentmath.rollout import passes
-from agentmath.rollout.collector import Collector
+from agentmath.rollout.collector import Draw
 from agentmath.telemetry.stages import StageClock
 
 Accuracies = Callable[[int], Sequence[float | None]]
@@ -33,54 +31,50 @@ class Tasks:
         return Task(id=f"t{ordinal}", question="q", answer="1")
 
 
-class Rollouts(Collector):
-    """Groups that end as they are told to; those of the first `slow` ordinals are parked after their first pass."""
+class Rollouts:
+    """Finished groups of whatever is asked for; the first `slow` groups of the run are parked for one pass."""
 
-    def __init__(self, section: RolloutSection, accuracies: Accuracies, slow: int) -> None:
-        agent = SimpleNamespace(prompt=lambda task: Tokens.inserted([1], SpanKind.PROMPT))
-        super().__init__(stage=cast(Any, SimpleNamespace(section=section, agent=agent)), group_size=2)
+    def __init__(self, accuracies: Accuracies, slow: int) -> None:
         self.accuracies, self.slow = accuracies, slow
+        self.parked: list[Group] = []
+        self.drawn: list[list[int]] = []
 
-    def _new_group(self, ordinal: int, task: Task) -> Group:
-        self.group_size = len(self.accuracies(ordinal))
-        return super()._new_group(ordinal, task)
+    async def collect(self, draw: Draw, *, wanted: int, step: int, version: int) -> list[Group]:
+        tasks = draw(max(wanted - len(self.parked), 0))
+        self.drawn.append([ordinal for ordinal, _ in tasks])
+        made = [self._group(ordinal, task) for ordinal, task in tasks]
+        done, self.parked = [*self.parked, *made[self.slow :]], made[: self.slow]
+        self.slow = 0
+        return done
 
-    async def pass_of(self, trajectory: Trajectory, *_: Any, **__: Any) -> None:
-        passes = len(trajectory.segments)
-        trajectory.segments.append(Segment(first_turn=0, num_turns=1, step=0, num_sampled_tokens=0, num_tool_calls=0))
-        if trajectory.ordinal < self.slow and not passes:
-            trajectory.stop_reason = StopReason.SEGMENT
-            return
+    def drop_stale(self, groups: list[Group], *, version: int) -> tuple[list[Group], int]:
+        return groups, 0
+
+    def _group(self, ordinal: int, task: Task) -> Group:
         words = Tokens.inserted([1] * 60, SpanKind.THINK)
-        trajectory.turns = [Turn(role="reasoning", agent="a", tokens=words, stop_reason=StopReason.EOS)]
-        lost = self.accuracies(trajectory.ordinal)[trajectory.sample_index] is None
-        trajectory.stop_reason = StopReason.ERROR if lost else StopReason.EOS
+        turn = Turn(role="reasoning", agent="a", tokens=words, stop_reason=StopReason.EOS)
+        prompt = Tokens.inserted([1], SpanKind.PROMPT)
+        made = [
+            Trajectory(
+                task=task,
+                sample_index=i,
+                ordinal=ordinal,
+                prompt=prompt,
+                turns=[turn],
+                stop_reason=StopReason.EOS if accuracy is not None else StopReason.ERROR,
+            )
+            for i, accuracy in enumerate(self.accuracies(ordinal))
+        ]
+        return Group(task=task, ordinal=ordinal, trajectories=made)
 
 
-class Recorded(RunState):
-    """Knows what was drawn, draw by draw."""
-
-    def draw(self, tasks: Any, count: int) -> list[tuple[int, Task]]:
-        found = super().draw(tasks, count)
-        if found:
-            DRAWN.append([ordinal for ordinal, _ in found])
-        return found
-
-
-DRAWN: list[list[int]] = []
-
-
-@pytest.fixture(autouse=True)
-def _nothing_drawn() -> None:
-    DRAWN.clear()
-
-
-def run_collect(accuracies: Accuracies, *overrides: str, slow: int = 0) -> tuple[Collected, list[list[int]], RunState]:
+def run_collect(accuracies: Accuracies, *overrides: str, slow: int = 0) -> tuple[Collected, Rollouts, RunState]:
     """One step that wants 3 groups."""
-    bounds = ["--rollout.mode=segments", "--rollout.segment_sampled_tokens=32"] if slow else []
-    words = [*bounds, "--rollout.groups_per_step=3", *(f"--{o}" for o in overrides)]
-    recipe = load_recipe("quickstart", words)
-    rollouts, state = Rollouts(recipe.rollout, accuracies, slow), Recorded()
+    recipe = load_recipe("quickstart", ["--rollout.groups_per_step=3", *(f"--{o}" for o in overrides)])
+    rollouts, state = Rollouts(accuracies, slow), RunState()
+
+    def run(coroutine: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run(coroutine)
 
     def score(groups: Sequence[Group]) -> None:
         for group in groups:
@@ -88,18 +82,10 @@ def run_collect(accuracies: Accuracies, *overrides: str, slow: int = 0) -> tuple
                 if accuracy is not None:
                     trajectory.reward = Reward(total=accuracy, parts={"accuracy": accuracy})
 
-    with asyncio.Runner() as runner, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(passes, "run_pass", rollouts.pass_of)
-        parts: Any = SimpleNamespace(
-            recipe=recipe,
-            rollout=recipe.rollout,
-            state=state,
-            collector=rollouts,
-            tasks=Tasks(),
-            run=runner.run,
-            score=score,
-        )
-        return collect(parts, StageClock()), [*DRAWN], state
+    parts: Any = SimpleNamespace(
+        recipe=recipe, rollout=recipe.rollout, state=state, collector=rollouts, tasks=Tasks(), run=run, score=score
+    )
+    return collect(parts, StageClock()), rollouts, state
 
 
 def ordinals(groups: Sequence[Group]) -> list[int]:
@@ -107,15 +93,15 @@ def ordinals(groups: Sequence[Group]) -> list[int]:
 
 
 def test_a_full_step_draws_once() -> None:
-    collected, drawn, state = run_collect(lambda _: MIXED, "rollout.max_refills=5")
-    assert drawn == [[0, 1, 2]]
+    collected, rollouts, state = run_collect(lambda _: MIXED, "rollout.max_refills=5")
+    assert rollouts.drawn == [[0, 1, 2]]
     assert ordinals(collected.kept) == [0, 1, 2]
     assert state.next_ordinal == 3
 
 
 def test_a_refill_draws_what_is_missing_and_no_more() -> None:
-    collected, drawn, _ = run_collect(lambda n: WRONG if n in (0, 2, 3) else MIXED, "rollout.max_refills=5")
-    assert drawn == [[0, 1, 2], [3, 4], [5]]
+    collected, rollouts, _ = run_collect(lambda n: WRONG if n in (0, 2, 3) else MIXED, "rollout.max_refills=5")
+    assert rollouts.drawn == [[0, 1, 2], [3, 4], [5]]
     assert ordinals(collected.kept) == [1, 4, 5]
     assert collected.counts["groups_in"] == 6
     assert collected.counts["groups_all_wrong"] == 3
@@ -123,8 +109,8 @@ def test_a_refill_draws_what_is_missing_and_no_more() -> None:
 
 @pytest.mark.parametrize("refills", [0, 1, 4])
 def test_refills_are_bounded_when_no_group_teaches_anything(refills: int) -> None:
-    collected, drawn, state = run_collect(lambda _: WRONG, f"rollout.max_refills={refills}")
-    assert len(drawn) == refills + 1
+    collected, rollouts, state = run_collect(lambda _: WRONG, f"rollout.max_refills={refills}")
+    assert len(rollouts.drawn) == refills + 1
     assert collected.kept == []
     assert len(collected.seen) == state.next_ordinal == 3 * (refills + 1)
     assert collected.counts["groups_all_wrong"] == 3 * (refills + 1)
@@ -136,15 +122,15 @@ def test_what_was_kept_is_trained_on_although_the_step_is_not_full() -> None:
 
 
 def test_without_dynamic_sampling_nothing_is_drawn_again() -> None:
-    collected, drawn, _ = run_collect(lambda _: WRONG, "rollout.max_refills=5", "algorithm.dynamic_sampling=false")
-    assert drawn == [[0, 1, 2]]
+    collected, rollouts, _ = run_collect(lambda _: WRONG, "rollout.max_refills=5", "algorithm.dynamic_sampling=false")
+    assert rollouts.drawn == [[0, 1, 2]]
     assert len(collected.kept) == 3
 
 
 def test_parked_groups_count_as_on_their_way() -> None:
-    collected, drawn, _ = run_collect(lambda n: WRONG if n == 2 else MIXED, "rollout.max_refills=5", slow=2)
+    collected, rollouts, _ = run_collect(lambda n: WRONG if n == 2 else MIXED, "rollout.max_refills=5", slow=2)
     # Two of the first three are parked; the third teaches nothing, so one is missing. Both come back with it.
-    assert drawn == [[0, 1, 2], [3]]
+    assert rollouts.drawn == [[0, 1, 2], [3]]
     assert ordinals(collected.kept) == [0, 1, 3]
 
 
@@ -158,8 +144,8 @@ def test_lost_samples_shrink_a_group_and_lost_groups_are_drawn_anew() -> None:
 
 
 def test_no_ordinal_is_drawn_twice() -> None:
-    _, drawn, state = run_collect(lambda n: MIXED if n % 4 == 3 else WRONG, "rollout.max_refills=9")
-    flat = [o for several in drawn for o in several]
+    _, rollouts, state = run_collect(lambda n: MIXED if n % 4 == 3 else WRONG, "rollout.max_refills=9")
+    flat = [o for drawn in rollouts.drawn for o in drawn]
     assert flat == list(range(state.next_ordinal))
 
 

@@ -1,241 +1,304 @@
-"""Groups over steps: begun, parked, handed out once, kept over a restart; by a scripted engine on a real event loop."""
+"""Steps of rollouts in each mode, with a scripted engine: who is carried over, interrupted, tried again, given up."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Any
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentmath.agents.single import SingleAgent
-from agentmath.config.prompt import PromptSection
-from agentmath.config.rollout import RolloutSection
-from agentmath.core.errors import EngineError
-from agentmath.core.types import Completion, Group, Reward, Sampling, StopReason, Task
-from agentmath.rollout import parking
+from agentmath.config.curriculum import CurriculumSection
+from agentmath.core.errors import CheckpointError, EngineError, SandboxError
+from agentmath.core.types import Completion, Group, Sampling, StopReason, Task, ToolCall, ToolResult, Trajectory
 from agentmath.rollout.collector import Collector
 from agentmath.rollout.episode import Stage
+from agentmath.rollout.scheduler import Scheduler, settings_of
 from characters import CharTokenizer
+from scripted_rollouts import EchoTool, StreamEngine, stage
 
-TASK = Task(id="t", question="Q", answer="1")
+SCRIPT = "<think>a</think><code>x = 1</code><code>yy</code>\\boxed{12}"
 
 
-class Babble:
-    """Says a trajectory's length in y's, one a turn of the loop, and ends; may be aborted."""
+class Tasks:
+    """An endless stream; `drawn` is how far it was read."""
 
-    def __init__(self, length: Callable[[int], int]) -> None:
-        self.length, self.version = length, 0
-        self.said: dict[int, int] = {}
-        self.stopped: set[int] = set()
-        self.most_at_once = self.num_now = 0
+    def __init__(self, drawn: int = 0) -> None:
+        self.drawn = drawn
+
+    def __call__(self, count: int) -> list[tuple[int, Task]]:
+        self.drawn += count
+        return [(o, Task(id=f"t{o}", question="Q", answer="1")) for o in range(self.drawn - count, self.drawn)]
+
+
+def collector(where: Stage, *, pauses: bool = True) -> Collector:
+    return Collector(stage=where, scheduler=Scheduler(settings_of([where.section], CurriculumSection())), pauses=pauses)
+
+
+def slow_stage(script: str = SCRIPT, tool: EchoTool | None = None, **budget: int | float | str) -> Stage:
+    """A stage whose engine gives other tasks a turn at every token."""
+    where = stage(script, tool, **{"groups_per_step": 2, "group_size": 2, **budget})  # type: ignore[arg-type]
+    return replace(where, engine=StreamEngine(script, turns_every_token=True))
+
+
+def step(one: Collector, tasks: Tasks, number: int, wanted: int = 2) -> list[Group]:
+    one.stage.engine.version = number  # type: ignore[attr-defined]
+    return asyncio.run(one.collect(tasks, wanted=wanted, step=number, version=number))
+
+
+def ordinals(groups: Sequence[Group]) -> list[int]:
+    return [g.ordinal for g in groups]
+
+
+def text(trajectory: Trajectory) -> str:
+    return CharTokenizer().decode(trajectory.tokens.ids.tolist())
+
+
+def test_unfinished_groups_are_parked_and_come_back_whole() -> None:
+    one, tasks = collector(slow_stage("y" * 30, segment_sampled_tokens=20, max_segments=5)), Tasks()
+    assert step(one, tasks, 0) == []
+    assert ordinals(one.parked) == [0, 1]
+    second = step(one, tasks, 1)
+    assert ordinals(second) == [0, 1]
+    assert one.groups == {}
+    assert tasks.drawn == 2
+    assert all(len(t.segments) == 2 for g in second for t in g.trajectories)
+
+
+def test_groups_too_old_by_their_oldest_token_are_dropped() -> None:
+    one, tasks = collector(slow_stage("y" * 30, segment_sampled_tokens=20, max_segments=5, max_staleness=1)), Tasks()
+    step(one, tasks, 0)
+    groups = step(one, tasks, 1)
+    assert groups[0].trajectories[0].oldest_version == 0
+    assert one.drop_stale(groups, version=1) == (groups, 0)
+    assert one.drop_stale(groups, version=2) == ([], 2)
+
+
+@dataclass
+class UnevenEngine(StreamEngine):
+    """Every other task takes ten times as many turns of the loop."""
 
     async def generate(self, ids: Sequence[int], sampling: Sampling, *, session: int) -> Completion:
-        self.num_now += 1
-        self.most_at_once = max(self.most_at_once, self.num_now)
-        codes: list[int] = []
-        versions: list[int] = []
-        reason = StopReason.LENGTH
-        while len(codes) < sampling.max_new_tokens:
-            await asyncio.sleep(0)
-            if session in self.stopped:
-                reason = StopReason.ABORTED
-                break
-            done = self.said.get(session, 0)
-            codes.append(ord("y") if done < self.length(session) else 0)
-            versions.append(self.version)
-            self.said[session] = done + 1
-            if not codes[-1]:
-                reason = StopReason.EOS
-                break
-        self.num_now -= 1
-        n = len(codes)
-        return Completion(
-            ids=np.array(codes, dtype=np.int32),
-            logprobs=np.full(n, -1.0, dtype=np.float32),
-            versions=np.array(versions, dtype=np.int32),
-            stop_reason=reason,
-        )
-
-    async def abort(self, session: int) -> None:
-        self.stopped.add(session)
-
-    def close_session(self, session: int) -> None:
-        self.stopped.discard(session)
-
-    async def update_weights(self, version: int, tensors: Any) -> None:
-        self.version = version
+        if (session >> 16) % 2 == 0:
+            for _ in range(300):
+                if session in self.aborted:
+                    break
+                await asyncio.sleep(0)
+        was_aborted = session in self.aborted
+        if was_aborted:
+            self.aborted.discard(session)
+            return Completion.unsampled([], StopReason.ABORTED)
+        return await super().generate(ids, sampling, session=session)
 
 
-class Run:
-    """Steps of a collector without a trainer."""
-
-    def __init__(self, engine: Any, **section: Any) -> None:
-        agent = SingleAgent(tokenizer=CharTokenizer(), section=PromptSection(chat=False), max_tool_output_tokens=50)
-        budgets = {"max_sampled_tokens": 200, "max_context_tokens": 400, "groups_per_step": 2, "group_size": 2}
-        self.section = RolloutSection(**{**budgets, **section})
-        tool: Any = None
-        self.engine = engine
-        self.stage = Stage(
-            agent=agent, engine=engine, tool=tool, section=self.section, seed=0, purpose="rl", temperature=1.0
-        )
-        self.collector = Collector(stage=self.stage, group_size=self.section.group_size)
-        self.next, self.version = 0, 0
-        self.trained: list[list[Group]] = []
-
-    def draw(self, count: int) -> list[tuple[int, Task]]:
-        begin, self.next = self.next, self.next + count
-        return [(ordinal, TASK) for ordinal in range(begin, self.next)]
-
-    def step(self, runner: asyncio.Runner) -> None:
-        self.engine.version = self.version
-        kept, stale = self.collector.drop_stale(self.collector.begin_step(self.version))
-        assert stale == 0
-        self.collector.credit(len(kept))
-        while not self.collector.is_step_over:
-            groups = runner.run(self.collector.advance(self.draw, step=self.version))
-            self._judge(groups)
-            self.collector.credit(len(groups))
-            kept += groups
-        late = runner.run(self.collector.end_step())
-        self._judge(late)
-        kept += late
-        if self.collector.has_quota:
-            kept.sort(key=lambda g: g.ordinal)
-            self.collector.keep(kept[self.section.groups_per_step :])
-            del kept[self.section.groups_per_step :]
-        self.trained.append(kept)
-        self.version += 1
-
-    def _judge(self, groups: Sequence[Group]) -> None:
-        fresh, stale = self.collector.drop_stale(groups)
-        assert (len(fresh), stale) == (len(groups), 0)
-        for t in (t for g in groups for t in g.trajectories):
-            t.reward = Reward(total=1.0, parts={"accuracy": 1.0})
-
-    @property
-    def ordinals(self) -> list[list[int]]:
-        return [[g.ordinal for g in groups] for groups in self.trained]
+def test_a_quota_takes_the_first_and_carries_the_others_over() -> None:
+    where = slow_stage(mode="quota", over_submission=2.0, max_staleness=3)
+    one, tasks = collector(replace(where, engine=UnevenEngine(SCRIPT, turns_every_token=True))), Tasks()
+    first = step(one, tasks, 0)
+    assert ordinals(first) == [1, 3]
+    assert set(one.groups) >= {0, 2}
+    assert all(t.stop_reason is StopReason.SEGMENT for g in one.parked for t in g.trajectories)
+    seen = ordinals(first)
+    for number in range(1, 5):
+        seen += ordinals(step(one, tasks, number))
+    assert len(seen) == len(set(seen)) == 10
+    assert {0, 2} <= set(seen)
 
 
-def lengths(*of_groups: int) -> Callable[[int], int]:
-    """Both samples of group i have of_groups[i] tokens before the end; later ones 3."""
-    return lambda session: of_groups[session >> 16] if session >> 16 < len(of_groups) else 3
-
-
-def steps(run: Run, count: int) -> Run:
-    with asyncio.Runner() as runner:
-        for _ in range(count):
-            run.step(runner)
-        runner.run(run.collector.interrupt())
-    return run
-
-
-def test_a_batch_waits_for_the_longest() -> None:
-    run = steps(Run(Babble(lengths(3, 90, 3, 3))), 2)
-    assert run.ordinals == [[0, 1], [2, 3]]
-    assert all(len(t.segments) == 1 for groups in run.trained for g in groups for t in g.trajectories)
-
-
-def test_a_pass_that_reached_its_bound_goes_on_in_the_next_step_with_newer_weights() -> None:
-    run = steps(Run(Babble(lengths(3, 30)), mode="segments", segment_sampled_tokens=20), 2)
-    assert run.ordinals == [[0], [1, 2]]
-    parked = run.trained[1][0].trajectories[0]
-    assert [s.num_sampled_tokens for s in parked.segments] == [20, 11]
-    assert [s.step for s in parked.segments] == [0, 1]
-    versions = parked.tokens.versions[parked.tokens.trainable]
-    assert versions.tolist() == [0] * 20 + [1] * 11
-    assert parked.oldest_version == 0
-
-
-def test_a_quota_leaves_the_long_ones_for_later_and_loses_nothing() -> None:
-    run = steps(Run(Babble(lengths(60, 3, 3, 3)), mode="quota", max_staleness=9), 3)
-    assert run.ordinals[0] == [1, 2]
-    flat = [ordinal for ordinals in run.ordinals for ordinal in ordinals]
-    assert len(flat) == len(set(flat)) == 6
-    kept = [g.ordinal for g in run.collector.kept]
-    assert sorted(flat + kept) == list(range(run.next))
-
-
-def test_a_step_waits_for_a_group_before_it_gets_too_old() -> None:
-    # Group 0 begins at version 0 and may be trained on at version 1 at the latest.
-    run = steps(Run(Babble(lengths(150)), mode="quota", max_staleness=1, over_submission=2.0), 2)
-    assert 0 in run.ordinals[1]
-    old = run.trained[1][0].trajectories[0]
-    assert old.is_finished
-    assert old.oldest_version == 0
-
-
-def test_async_carries_running_trajectories_over_a_change_of_weights() -> None:
-    run = steps(Run(Babble(lengths(40)), mode="async", max_staleness=3, max_in_flight=8), 4)
-    (group,) = [g for groups in run.trained for g in groups if g.ordinal == 0]
-    for t in group.trajectories:
-        assert len(t.segments) == 1
-        versions = t.tokens.versions[t.tokens.trainable].tolist()
+@pytest.mark.parametrize("mode", ["segments", "quota", "async"])
+@given(data=st.data())
+@settings(max_examples=25, deadline=None)
+def test_interruptions_leave_no_gap_and_no_repeat(mode: str, data: st.DataObject) -> None:
+    """Whatever is cut off where: a trajectory is its script with the tool's output in it, and versions never fall."""
+    bound = data.draw(st.integers(1, 30)) if mode == "segments" else 0
+    where = slow_stage(
+        mode=mode,
+        segment_sampled_tokens=bound,
+        max_segments=1000,
+        over_submission=data.draw(st.sampled_from([1.5, 3.0])),
+        max_staleness=data.draw(st.integers(1, 4)),
+        max_running_context_tokens=data.draw(st.sampled_from([0, 60, 200])),
+        group_size=data.draw(st.integers(2, 3)),
+    )
+    engine, tasks = UnevenEngine(SCRIPT, turns_every_token=data.draw(st.booleans())), Tasks()
+    one = collector(replace(where, engine=engine))
+    seen: list[Group] = []
+    for number in range(data.draw(st.integers(1, 5))):
+        seen += step(one, tasks, number)
+    expected = "Q\n<think>a</think><code>x = 1</code><interpreter>5</interpreter>"
+    expected += "<code>yy</code><interpreter>2</interpreter>\\boxed{12}"
+    for trajectory in [t for g in seen for t in g.trajectories]:
+        assert text(trajectory).rstrip("\0") == expected
+        assert trajectory.stop_reason is StopReason.ANSWER
+        tokens = trajectory.tokens
+        versions = tokens.versions[tokens.trainable].tolist()
         assert versions == sorted(versions)
-        assert len(set(versions)) > 1
+        assert len(tokens.ids) == len(tokens.versions) == len(tokens.logprobs) == len(tokens.kinds)
+        assert sum(s.num_turns for s in trajectory.segments) >= len(trajectory.turns)
+    for trajectory in [t for g in one.parked for t in g.trajectories]:
+        assert expected.startswith(text(trajectory).rstrip("\0"))
 
 
-@pytest.mark.parametrize("mode", ["quota", "async", "segments"])
-def test_without_lag_and_bounds_every_mode_is_a_batch(mode: str) -> None:
-    long = lengths(60, 3, 9, 3, 30)
-    batch = steps(Run(Babble(long), max_staleness=0), 3)
-    other = steps(Run(Babble(long), mode=mode, max_staleness=0), 3)
-    assert other.ordinals == batch.ordinals
-    for a, b in zip(batch.trained, other.trained, strict=True):
-        assert parking.to_bytes(a) == parking.to_bytes(b)
-
-
-def test_no_more_context_runs_at_a_time_than_the_engine_holds() -> None:
-    prompt = len(Run(Babble(lengths())).stage.agent.prompt(TASK))
-    engine = Babble(lengths(*[5] * 8))
-    run = steps(Run(engine, groups_per_step=4, max_running_context_tokens=3 * prompt), 1)
-    assert run.ordinals == [[0, 1, 2, 3]]
-    assert engine.most_at_once == 3
-
-
-def test_a_passed_deadline_names_what_was_awaited() -> None:
-    engine = Babble(lengths(10**9))
-    run = Run(engine, max_sampled_tokens=10**9, max_context_tokens=10**9, deadline_seconds=0.2)
-    with asyncio.Runner() as runner, pytest.raises(EngineError, match=r"2 of 4 trajectories .* 0\.2 .*first: 0/0, 0/1"):
-        run.step(runner)
-
-
-@given(
-    mode=st.sampled_from(["batch", "segments", "quota", "async"]),
-    long=st.lists(st.integers(1, 60), min_size=6, max_size=14),
-    killed_at=st.sampled_from([None, 1, 2, 3]),
-    lag=st.integers(1, 3),
-)
-@settings(max_examples=40, deadline=None)
-def test_every_group_is_trained_once_also_over_a_restart(
-    mode: str, long: list[int], killed_at: int | None, lag: int
-) -> None:
-    options: dict[str, Any] = {"mode": mode, "max_staleness": max(lag, 9 if mode == "segments" else 0)}
-    if mode == "segments":
-        options |= {"segment_sampled_tokens": 10, "max_segments": 9}
-    run = Run(Babble(lengths(*long)), **options)
-    with asyncio.Runner() as runner:
+def test_a_snapshot_in_the_middle_changes_nothing() -> None:
+    def run(restarts: bool) -> list[tuple[int, str, list[int]]]:
+        where = slow_stage(mode="quota", over_submission=2.0, max_staleness=2)
+        where = replace(where, engine=UnevenEngine(SCRIPT, turns_every_token=True))
+        one, tasks, seen = collector(where), Tasks(), list[Group]()
         for number in range(5):
-            run.step(runner)
-            if number + 1 == killed_at:
-                runner.run(run.collector.interrupt())
-                held = parking.to_bytes(run.collector.kept)
-                again = Run(run.engine, **options)
-                again.collector.restore(parking.from_bytes(held))
-                again.next, again.version, again.trained = run.next, run.version, run.trained
-                run = again
-        runner.run(run.collector.interrupt())
-    flat = [g for groups in run.trained for g in groups]
-    ordinals = [g.ordinal for g in flat]
-    assert len(ordinals) == len(set(ordinals))
-    assert sorted(ordinals + [g.ordinal for g in run.collector.kept]) == list(range(run.next))
-    for version, groups in enumerate(run.trained):
-        for t in (t for g in groups for t in g.trajectories):
-            assert t.is_finished
-            assert t.num_sampled_tokens == (long[t.ordinal] if t.ordinal < len(long) else 3) + 1
-            assert t.oldest_version is not None
-            assert version - t.oldest_version <= options["max_staleness"]
+            seen += step(one, tasks, number)
+            if restarts:
+                data = one.snapshot()
+                one = collector(where)
+                one.restore(data)
+                assert one.snapshot() == data
+        return [(g.ordinal, text(t), t.tokens.versions.tolist()) for g in seen for t in g.trajectories]
+
+    assert run(restarts=True) == run(restarts=False)
+
+
+def test_a_damaged_snapshot_is_refused() -> None:
+    one = collector(slow_stage("y" * 30, segment_sampled_tokens=20))
+    step(one, Tasks(), 0)
+    data = bytearray(one.snapshot())
+    data[len(data) // 2] ^= 1
+    with pytest.raises(CheckpointError, match="damaged"):
+        collector(slow_stage()).restore(bytes(data))
+
+
+@dataclass
+class FailingEngine(StreamEngine):
+    """The first `failures` requests of each session are lost."""
+
+    failures: int = 1
+    num_failed: dict[int, int] = field(default_factory=dict)
+
+    async def generate(self, ids: Sequence[int], sampling: Sampling, *, session: int) -> Completion:
+        self.num_failed[session] = self.num_failed.get(session, 0) + 1
+        if self.num_failed[session] <= self.failures:
+            raise EngineError("the engine is gone")
+        return await super().generate(ids, sampling, session=session)
+
+
+@pytest.mark.parametrize(("failures", "ends"), [(1, StopReason.ANSWER), (2, StopReason.ERROR)])
+def test_what_an_engine_lost_is_tried_again_once(failures: int, ends: StopReason) -> None:
+    where = replace(slow_stage(mode="batch", max_retries=1), engine=FailingEngine(SCRIPT, failures=failures))
+    groups = step(collector(where), Tasks(), 0)
+    ended = [t for g in groups for t in g.trajectories]
+    assert [t.stop_reason for t in ended] == [ends] * 4
+    assert [t.error for t in ended] == [None if ends is StopReason.ANSWER else "the engine is gone"] * 4
+
+
+@dataclass
+class FailingTool(EchoTool):
+    """Its first call is lost."""
+
+    async def run(self, call: ToolCall, session: str) -> ToolResult:
+        if not self.calls:
+            self.calls.append("lost")
+            raise SandboxError("the sandbox is gone")
+        return await super().run(call, session)
+
+
+@dataclass
+class RereadingEngine(StreamEngine):
+    """Goes on from what the context holds of its script, as a model would that says the same each time."""
+
+    async def generate(self, ids: Sequence[int], sampling: Sampling, *, session: int) -> Completion:
+        said = CharTokenizer().decode(list(ids))[2:]
+        for output in ("<interpreter>5</interpreter>", "<interpreter>2</interpreter>"):
+            said = said.replace(output, "")
+        assert self.script.startswith(said)
+        self.position[session] = len(said)
+        return await super().generate(ids, sampling, session=session)
+
+
+@pytest.mark.parametrize("bound", [0, 1, 5, 20])
+def test_a_turn_whose_tool_was_lost_is_spoken_again(bound: int) -> None:
+    tool = FailingTool()
+    where = slow_stage(tool=tool, max_retries=1, segment_sampled_tokens=bound, max_segments=1000)
+    one, tasks = collector(replace(where, engine=RereadingEngine(SCRIPT))), Tasks()
+    seen: list[Group] = []
+    for number in range(100):
+        seen += step(one, tasks, number, wanted=2 - len(seen))
+        if len(seen) == 2:
+            break
+    assert [t.stop_reason for g in seen for t in g.trajectories] == [StopReason.ANSWER] * 4
+    assert {text(t).count("<interpreter>") for g in seen for t in g.trajectories} == {2}
+    assert tool.num_open == 0
+
+
+def test_the_deadline_of_a_step_ends_everything_and_names_who_is_missing() -> None:
+    tool = EchoTool(delay_seconds=30.0)
+    one = collector(slow_stage(tool=tool, mode="quota", deadline_seconds=0.2))
+    with pytest.raises(EngineError, match=r"step 0: 6 of 6 trajectories .*0\.2 .*0/0"):
+        step(one, Tasks(), 0)
+    assert tool.num_open == 0
+
+
+def test_an_episode_that_breaks_is_raised_and_leaves_nothing_behind() -> None:
+    @dataclass
+    class BrokenTool(EchoTool):
+        async def run(self, call: ToolCall, session: str) -> ToolResult:
+            raise ZeroDivisionError("a bug")
+
+    tool = BrokenTool()
+    with pytest.raises(ZeroDivisionError, match="a bug"):
+        step(collector(slow_stage(tool=tool)), Tasks(), 0)
+    assert tool.num_open == 0
+
+
+def test_a_stream_of_tasks_that_ends_ends_the_rollouts() -> None:
+    one = collector(slow_stage(mode="quota", over_submission=3.0))
+    three = iter(Tasks()(3))
+    groups = asyncio.run(
+        one.collect(lambda n: [t for t, _ in zip(three, range(n), strict=False)], wanted=2, step=0, version=0)
+    )
+    assert len(groups) == 2
+    rest = asyncio.run(one.collect(lambda n: [], wanted=2, step=1, version=1))
+    assert ordinals([*groups, *rest]) == [0, 1, 2]
+
+
+def test_a_prompt_that_leaves_no_room_ends_as_too_long() -> None:
+    groups = step(collector(slow_stage(max_context_tokens=2)), Tasks(), 0)
+    assert {t.stop_reason for g in groups for t in g.trajectories} == {StopReason.LENGTH}
+
+
+def test_what_is_waited_for_can_be_read() -> None:
+    where = slow_stage(mode="quota", over_submission=2.0, max_staleness=2)
+    scheduler = Scheduler(settings_of([where.section], CurriculumSection()))
+    one = Collector(stage=replace(where, engine=UnevenEngine(SCRIPT, turns_every_token=True)), scheduler=scheduler)
+    step(one, Tasks(), 0)
+    state = json.loads(scheduler.dump())
+    assert state["trajectories"]["parked"] == len(state["unfinished"]) > 0
+    assert {entry["state"] for entry in state["unfinished"]} == {"parked"}
+
+
+def test_rollouts_that_need_not_pause_go_on_beside_the_trainer() -> None:
+    """Between two rounds the trainer works in a thread, and the loop turns; new groups begin as the lag allows."""
+    where = slow_stage(mode="async", max_staleness=1)
+    engine = UnevenEngine(SCRIPT, turns_every_token=True)
+    one, tasks = collector(replace(where, engine=engine), pauses=False), Tasks()
+    seen: list[int] = []
+
+    async def train() -> None:
+        asked = len(engine.requests)
+        while len(engine.requests) < asked + 3 and any(not g.is_finished for g in one.groups.values()):
+            await asyncio.sleep(0)
+        await engine.update_weights(engine.version + 1, {})
+
+    async def run() -> None:
+        for number in range(6):
+            groups = await one.collect(tasks, wanted=2, step=number, version=number)
+            seen.extend(ordinals(groups))
+            assert one.drop_stale(groups, version=number)[1] == 0
+            if number < 5:
+                await asyncio.wait_for(train(), 20)
+        await one.close()
+
+    asyncio.run(run())
+    assert len(seen) == len(set(seen)) == 12
+    assert engine.aborted == set()
+    assert tasks.drawn <= 2 * 6 + 2

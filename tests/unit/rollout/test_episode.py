@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pytest
 
-from agentmath.agents.single import SingleAgent
-from agentmath.config.prompt import PromptSection
-from agentmath.config.rollout import RolloutSection
 from agentmath.core.errors import EngineError
 from agentmath.core.types import (
     Completion,
@@ -27,93 +23,10 @@ from agentmath.core.types import (
 )
 from agentmath.formats.dialect import Dialect
 from agentmath.formats.dialects import DIALECTS
+from agentmath.rollout.crew import run_all
 from agentmath.rollout.episode import MAX_PAUSES_IN_A_ROW, Stage, request_seed, tool_seed
-from agentmath.rollout.passes import run_all
 from characters import CharTokenizer
-
-
-@dataclass
-class StreamEngine:
-    """Says `script` character by character over any number of requests, each bounded and stopped as asked."""
-
-    script: str
-    version: int = 0
-    position: dict[int, int] = field(default_factory=dict)
-    requests: list[tuple[int, Sampling]] = field(default_factory=list)
-    closed: list[int] = field(default_factory=list)
-
-    async def generate(self, ids: Sequence[int], sampling: Sampling, *, session: int) -> Completion:
-        self.requests.append((len(ids), sampling))
-        await asyncio.sleep(0)
-        begin = self.position.get(session, 0)
-        tail = CharTokenizer().decode(ids[-20:])
-        text, reason = "", StopReason.EOS
-        for sign in self.script[begin:]:
-            text += sign
-            if any((tail + text).endswith(stop) for stop in sampling.stop):
-                reason = StopReason.STOP
-                break
-            if len(text) == sampling.max_new_tokens:
-                reason = StopReason.LENGTH
-                break
-        self.position[session] = begin + len(text)
-        codes = np.array([ord(c) for c in text] + ([0] if reason is StopReason.EOS else []), dtype=np.int32)
-        return Completion(
-            ids=codes,
-            logprobs=np.full(len(codes), -0.5, dtype=np.float32),
-            versions=np.full(len(codes), self.version, dtype=np.int32),
-            stop_reason=reason,
-        )
-
-    def close_session(self, session: int) -> None:
-        self.closed.append(session)
-
-    async def update_weights(self, version: int, tensors: Mapping[str, object] | None) -> None:
-        self.version = version
-
-    async def abort(self, session: int) -> None:
-        return None
-
-
-@dataclass
-class EchoTool:
-    """Answers every call with the length of its program."""
-
-    name: str = "code"
-    calls: list[str] = field(default_factory=list)
-    seeds: list[int] = field(default_factory=list)
-    num_open: int = 0
-    status: ToolStatus = ToolStatus.OK
-    delay_seconds: float = 0.0
-
-    async def open(self, *, seed: int) -> str:
-        self.num_open += 1
-        self.seeds.append(seed)
-        return f"s{self.num_open}"
-
-    async def run(self, call: ToolCall, session: str) -> ToolResult:
-        self.calls.append(call.source)
-        await asyncio.sleep(self.delay_seconds)
-        return ToolResult(status=self.status, stdout=f"{len(call.source)}\n")
-
-    async def close(self, session: str) -> None:
-        self.num_open -= 1
-
-
-def stage(script: str, tool: EchoTool | None = None, dialect: str = "agentmath", **budget: Any) -> Stage:
-    prompt = PromptSection.model_validate({"chat": False, "dialect": dialect})
-    agent = SingleAgent(tokenizer=CharTokenizer(), section=prompt, max_tool_output_tokens=50)
-    mode = "segments" if {"segment_sampled_tokens", "segment_tool_calls"} & set(budget) else "batch"
-    section = RolloutSection(**{"max_sampled_tokens": 500, "max_context_tokens": 1000, "mode": mode, **budget})
-    return Stage(
-        agent=agent,
-        engine=StreamEngine(script),
-        tool=tool or EchoTool(),
-        section=section,
-        seed=7,
-        purpose="rl",
-        temperature=1.0,
-    )
+from scripted_rollouts import EchoTool, StreamEngine, stage
 
 
 def new(where: Stage) -> Trajectory:
