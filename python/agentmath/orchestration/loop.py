@@ -59,9 +59,14 @@ def train(run: Run) -> None:
                 record(run, collected)
             report(run, progress, {**figures(parts, collected), **values, **clock.take()})
             grow_budgets(parts, progress.message)
-            if recipe.evaluation.every_steps and state.step % recipe.evaluation.every_steps == 0:
+            must_measure = recipe.evaluation.every_steps and state.step % recipe.evaluation.every_steps == 0
+            is_last = state.step == recipe.training.steps
+            must_save = is_last or state.step % recipe.training.checkpoint_every_steps == 0
+            if must_measure or must_save:
+                parts.run(parts.collector.pause())
+            if must_measure:
                 measure(run, "rl", progress.message)
-            if state.step % recipe.training.checkpoint_every_steps == 0 or state.step == recipe.training.steps:
+            if must_save:
                 save_rl(run)
 
 

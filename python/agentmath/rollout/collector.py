@@ -68,6 +68,10 @@ class Collector:
             del self._crew.trajectories[name]
         return groups
 
+    async def pause(self) -> None:
+        """Park all that still runs between two rounds, tokens kept; nothing does where rollouts pause anyhow."""
+        await self._crew.pause()
+
     async def close(self) -> None:
         """End what still runs."""
         await self._crew.close()

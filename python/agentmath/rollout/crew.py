@@ -67,6 +67,21 @@ class Crew:
             raise
         return self.scheduler.core.take_groups()
 
+    async def pause(self) -> None:
+        """Bring all that runs to a state that a checkpoint can hold; it goes on with the next round.
+
+        Raises EngineError when that takes longer than rollout.deadline_seconds.
+        """
+        seconds = self.stage.section.deadline_seconds
+        try:
+            async with asyncio.timeout(seconds):
+                self._abort(self.scheduler.interrupt())
+                await self._until(lambda: not self._tasks)
+        except TimeoutError as error:
+            text = self._overdue(seconds)
+            await self.close()
+            raise EngineError(text) from error
+
     async def close(self) -> None:
         """End all episodes; their trajectories keep what they have."""
         if self._watched is not None and not self._watched.is_closed():

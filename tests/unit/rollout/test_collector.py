@@ -294,11 +294,17 @@ def test_rollouts_that_need_not_pause_go_on_beside_the_trainer() -> None:
             groups = await one.collect(tasks, wanted=2, step=number, version=number)
             seen.extend(ordinals(groups))
             assert one.drop_stale(groups, version=number)[1] == 0
+            if number <= 2:
+                assert {len(t.segments) for g in groups for t in g.trajectories} == {1}, "somebody was interrupted"
+            if number == 2:
+                kept = [t for g in one.groups.values() for t in g.trajectories]
+                assert any(t.stop_reason is None for t in kept), "nothing runs between rounds"
+                await one.pause()
+                assert all(t.stop_reason is not None for t in kept)
             if number < 5:
                 await asyncio.wait_for(train(), 20)
         await one.close()
 
     asyncio.run(run())
     assert len(seen) == len(set(seen)) == 12
-    assert engine.aborted == set()
     assert tasks.drawn <= 2 * 6 + 2
