@@ -34,7 +34,7 @@ from agentmath._C import rollout
 
 GROUP_SIZE = 8
 GRANTS = 256
-UNLOCKED = ("begin_round", "snapshot", "restore", "dump")
+UNLOCKED = ("begin_round", "take_groups", "interrupt", "snapshot", "restore", "dump")
 """Methods that give up the interpreter's lock while they work."""
 
 

@@ -15,7 +15,7 @@ from agentmath.core.types import Group
 from agentmath.orchestration.build import Parts
 from agentmath.orchestration.measure import measure, refuse_dead_infrastructure
 from agentmath.orchestration.reference import reference_policy
-from agentmath.orchestration.saving import Run, save_rl
+from agentmath.orchestration.saving import Run, rollouts_written_on_failure, save_rl
 from agentmath.rollout.recorder import write_trajectories
 from agentmath.telemetry.metrics import group_metrics
 from agentmath.telemetry.progress import Progress
@@ -48,7 +48,8 @@ def train(run: Run) -> None:
     reference, clock = reference_policy(run), StageClock()
     with Progress(recipe.telemetry, recipe.training.steps, "grpo", first_step=state.step) as progress:
         while state.step < recipe.training.steps:
-            collected = collect(parts, clock)
+            with rollouts_written_on_failure(run):
+                collected = collect(parts, clock)
             with clock.stage("train"):
                 values = parts.beside_rollouts(partial(update, parts, collected.kept, reference))
             with clock.stage("publish"):

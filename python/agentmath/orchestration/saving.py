@@ -10,7 +10,7 @@ from typing import Any
 
 from agentmath.config.load import diff_recipes, dump_recipe, load_recipe
 from agentmath.config.recipe import Recipe
-from agentmath.core.errors import ConfigError, Interrupted
+from agentmath.core.errors import ConfigError, EngineError, Interrupted
 from agentmath.orchestration.build import Parts, open_parts
 from agentmath.orchestration.state import RunState
 from agentmath.telemetry.run_dir import RunDirectory, refuse_existing_run, run_path, write_atomically
@@ -107,6 +107,18 @@ def _save(run: Run, stage: str, step: int, tensors: dict[str, Any]) -> Path:
     )
     keep = parts.recipe.training.keep_checkpoints
     return checkpoint.save(run.directory.checkpoints / stage, step, held, keep=keep)
+
+
+@contextmanager
+def rollouts_written_on_failure(run: Run) -> Iterator[None]:
+    """When rollouts end in an EngineError, write where each unfinished trajectory stood, and say where."""
+    try:
+        yield
+    except EngineError as error:
+        path = run.directory.inspect / f"rollouts-{run.parts.state.step + 1:06d}.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(run.parts.collector.dump())
+        raise EngineError(f"{error} Where each unfinished trajectory stands: {path}.") from error
 
 
 def restore(parts: Parts, directory: RunDirectory, say: Callable[[str], None]) -> None:

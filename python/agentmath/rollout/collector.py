@@ -86,6 +86,10 @@ class Collector:
         fresh = [g for g in groups if all(_is_fresh(t, oldest) for t in g.trajectories)]
         return fresh, len(groups) - len(fresh)
 
+    def dump(self) -> str:
+        """Each unfinished trajectory with its state, since when and why, as JSON for a person."""
+        return self._scheduler.dump()
+
     def figures(self) -> dict[str, float]:
         """Where the rollouts stand between two rounds: metrics of a step."""
         stats = self._scheduler.core.stats()

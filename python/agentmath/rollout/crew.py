@@ -150,7 +150,7 @@ class Crew:
             if self._failure is not None:
                 raise self._failure
             if not self._tasks:
-                raise EngineError(f"no trajectory runs, and yet the step has not all it needs: {self.scheduler.dump()}")
+                raise EngineError("no trajectory runs, and yet the step has not all it needs.")
             self._news.clear()
             await self._news.wait()
 

@@ -90,24 +90,16 @@ class Scheduler:
         self.core.begin_round(wanted, self._clock())
 
     def submit(self, group: Group) -> None:
-        """Hand over a group, with all that its trajectories have behind them."""
-        name = group.ordinal
-        self.core.submit(name, len(group.trajectories[0].prompt), len(group.trajectories), self._clock())
-        for trajectory in group.trajectories:
-            if trajectory.turns:
-                self._resume(trajectory_id(name, trajectory.sample_index), trajectory)
+        """Hand over a group of new trajectories."""
+        num_samples = len(group.trajectories)
+        self.core.submit(group.ordinal, len(group.trajectories[0].prompt), num_samples, self._clock())
 
     def submit_alone(self, name: int, trajectory: Trajectory) -> int:
-        """Hand over a single trajectory as a group of this name; returns its id."""
+        """Hand over a trajectory, with all that it has behind it, as a group of this name; returns its id."""
         self.core.submit(name, len(trajectory.prompt), 1, self._clock())
-        if trajectory.turns or trajectory.segments:
-            self._resume(trajectory_id(name, 0), trajectory)
-        return trajectory_id(name, 0)
-
-    def _resume(self, name: int, trajectory: Trajectory) -> None:
         versions = [int(v) for t in trajectory.turns for v in t.tokens.versions[t.tokens.trainable]]
         self.core.resume(
-            name,
+            trajectory_id(name, 0),
             context_tokens=trajectory.num_context_tokens,
             sampled_tokens=trajectory.num_sampled_tokens,
             num_tool_calls=trajectory.num_tool_calls,
@@ -115,6 +107,7 @@ class Scheduler:
             oldest_version=min(versions, default=NO_VERSION),
             newest_version=max(versions, default=NO_VERSION),
         )
+        return trajectory_id(name, 0)
 
     def decide(self) -> rollout.Decisions:
         """What is to be done; grants come in portions, so that the interpreter is never held for long."""
@@ -123,12 +116,6 @@ class Scheduler:
     def interrupt(self) -> list[int]:
         """Park all that waits, and what runs at its next report; returns the ids of the latter."""
         return self.core.interrupt(self._clock())
-
-    def cancel(self, name: int) -> bool:
-        """End a trajectory from outside; False when it has ended before."""
-        is_new = self.core.cancel(name, self._clock())
-        self._changed()
-        return is_new
 
     def generated(
         self, ticket: int, tokens: Tokens, completion: Completion, outcome: rollout.Outcome
@@ -154,10 +141,6 @@ class Scheduler:
         return self.core.dump(self._clock())
 
     def _told(self, verdict: rollout.Verdict) -> rollout.Verdict:
-        if verdict.needs_decision:
-            self._changed()
-        return verdict
-
-    def _changed(self) -> None:
-        if self.on_change is not None:
+        if verdict.needs_decision and self.on_change is not None:
             self.on_change()
+        return verdict
