@@ -32,7 +32,7 @@ from agentmath.core.types import (
     Trajectory,
     Turn,
 )
-from agentmath.rollout.scheduler import Scheduler, stop_reason, trajectory_id
+from agentmath.rollout.scheduler import Lengths, Scheduler, stop_reason, trajectory_id
 
 MAX_PAUSES_IN_A_ROW = 16
 """Stops at marks that turn out to mean nothing, as in a string of a program; then the model speaks on to its end, as
@@ -119,7 +119,8 @@ async def run_pass(
         while trajectory.stop_reason is None:
             await _take_turn(state)
     except (EngineError, SandboxError) as error:
-        trajectory.stop_reason = state.hear(scheduler.lost(state.verdict.ticket, trajectory.tokens))
+        left = Lengths.of(trajectory.prompt, trajectory.turns)
+        trajectory.stop_reason = state.hear(scheduler.lost(state.verdict.ticket, left))
         if trajectory.stop_reason is StopReason.ERROR:
             trajectory.error = str(error)
     finally:
@@ -178,27 +179,28 @@ async def _take_turn(state: Pass) -> None:
     context = Tokens.concatenate([trajectory.prompt, *(t.tokens for t in before)])
     action = stage.agent.read(context, completion)
     take = _take_call if action.call is not None else _take_words
-    turn, stop = await take(state, action, context, sampled)
+    turn, stop = await take(state, action, Lengths.of(trajectory.prompt, before), sampled)
     has_words = len(turn.tokens) > 0 or turn.stop_reason is not StopReason.SEGMENT
     trajectory.turns[:] = [*before, turn] if has_words else before
     if turn.result is not None:
-        stop = state.hear(state.scheduler.answered(state.verdict.ticket, trajectory.tokens))
+        lengths = Lengths.of(trajectory.prompt, trajectory.turns)
+        stop = state.hear(state.scheduler.answered(state.verdict.ticket, lengths))
     trajectory.stop_reason = stop
 
 
 async def _take_call(
-    state: Pass, action: Action, context: Tokens, sampled: Completion
+    state: Pass, action: Action, before: Lengths, sampled: Completion
 ) -> tuple[Turn, StopReason | None]:
     """Ask whether the call may be made, and make it. Returns the turn, and why the trajectory stops if it does."""
     state.num_pauses = state.num_invalid_calls = 0
-    tokens = Tokens.concatenate([context, action.tokens])
-    stop = state.hear(state.scheduler.generated(state.verdict.ticket, tokens, sampled, rollout.Outcome.CALL))
+    lengths = _with(before, action.tokens)
+    stop = state.hear(state.scheduler.generated(state.verdict.ticket, lengths, sampled, rollout.Outcome.CALL))
     result = await _execute(state, action) if state.verdict.action is rollout.Action.CALL else None
     return _turn(state.stage.agent, action, result, stop or sampled.stop_reason), stop
 
 
 async def _take_words(
-    state: Pass, action: Action, context: Tokens, sampled: Completion
+    state: Pass, action: Action, before: Lengths, sampled: Completion
 ) -> tuple[Turn, StopReason | None]:
     """Report words that call for no tool. Returns the turn, and why the trajectory stops if it does."""
     end, limit = action.stop_reason, state.stage.section.max_invalid_calls
@@ -208,9 +210,12 @@ async def _take_words(
     said = end or (StopReason.INVALID_LIMIT if state.num_invalid_calls >= limit else None)
     is_cut = end is StopReason.ABORTED or (end is StopReason.LENGTH and state.verdict.ends_pass)
     turn = _turn(state.stage.agent, action, None, StopReason.SEGMENT if is_cut else end or sampled.stop_reason)
-    tokens = Tokens.concatenate([context, turn.tokens])
-    outcome = _OUTCOMES.get(said, rollout.Outcome.FINISHED)
-    return turn, state.hear(state.scheduler.generated(state.verdict.ticket, tokens, sampled, outcome), said)
+    lengths, outcome = _with(before, turn.tokens), _OUTCOMES.get(said, rollout.Outcome.FINISHED)
+    return turn, state.hear(state.scheduler.generated(state.verdict.ticket, lengths, sampled, outcome), said)
+
+
+def _with(before: Lengths, tokens: Tokens) -> Lengths:
+    return Lengths(before.context + len(tokens), before.sampled + int(np.count_nonzero(tokens.trainable)))
 
 
 _OUTCOMES: dict[StopReason | None, rollout.Outcome] = {

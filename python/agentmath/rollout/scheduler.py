@@ -6,12 +6,15 @@ What may run, and when, is decided in csrc/rollout/scheduler.h; nothing is decid
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
 
 from agentmath._C import rollout
 from agentmath.config.curriculum import CurriculumSection
 from agentmath.config.rollout import RolloutSection
-from agentmath.core.types import NO_VERSION, Completion, Group, StopReason, Tokens, Trajectory
+from agentmath.core.types import NO_VERSION, Completion, Group, StopReason, Tokens, Trajectory, Turn
 
 SAMPLE_BITS = 16
 GRANTS_AT_ONCE = 256
@@ -24,6 +27,22 @@ _REASONS = {
     rollout.Reason.CANCELLED: StopReason.ABORTED,
 }
 """How a trajectory ends that did not say so itself."""
+
+
+class Lengths(NamedTuple):
+    """Tokens of a trajectory."""
+
+    context: int
+    sampled: int
+
+    @staticmethod
+    def of(prompt: Tokens, turns: Iterable[Turn]) -> Lengths:
+        """What budgets are about, and what length penalties are about."""
+        context, sampled = len(prompt), 0
+        for turn in turns:
+            context += len(turn.tokens)
+            sampled += int(np.count_nonzero(turn.tokens.trainable))
+        return Lengths(context, sampled)
 
 
 def trajectory_id(ordinal: int, sample_index: int) -> int:
@@ -118,23 +137,21 @@ class Scheduler:
         return self.core.interrupt(self._clock())
 
     def generated(
-        self, ticket: int, tokens: Tokens, completion: Completion, outcome: rollout.Outcome
+        self, ticket: int, lengths: Lengths, completion: Completion, outcome: rollout.Outcome
     ) -> rollout.Verdict:
-        """A request came back. tokens: the whole trajectory with what was kept of it; completion: of this request."""
+        """A request came back. lengths: of the trajectory with what was kept of it; completion: of this request."""
         oldest = int(completion.versions.min()) if len(completion.versions) else NO_VERSION
         newest = int(completion.versions.max()) if len(completion.versions) else NO_VERSION
-        num_sampled, now = int(tokens.trainable.sum()), self._clock()
-        return self._told(
-            self.core.generated(ticket, len(tokens), num_sampled, len(completion.ids), oldest, newest, outcome, now)
-        )
+        now = self._clock()
+        return self._told(self.core.generated(ticket, *lengths, len(completion.ids), oldest, newest, outcome, now))
 
-    def answered(self, ticket: int, tokens: Tokens) -> rollout.Verdict:
+    def answered(self, ticket: int, lengths: Lengths) -> rollout.Verdict:
         """A tool's result is in the trajectory."""
-        return self._told(self.core.answered(ticket, len(tokens), int(tokens.trainable.sum()), self._clock()))
+        return self._told(self.core.answered(ticket, *lengths, self._clock()))
 
-    def lost(self, ticket: int, tokens: Tokens) -> rollout.Verdict:
-        """Engine or tool failed; tokens are what is left."""
-        return self._told(self.core.lost(ticket, len(tokens), int(tokens.trainable.sum()), False, self._clock()))
+    def lost(self, ticket: int, lengths: Lengths) -> rollout.Verdict:
+        """Engine or tool failed; lengths are of what is left."""
+        return self._told(self.core.lost(ticket, *lengths, False, self._clock()))
 
     def dump(self) -> str:
         """All of it as JSON, for a person who asks what is waited for."""
