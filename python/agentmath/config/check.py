@@ -23,6 +23,10 @@ _NEW_MODEL_KEYS = tuple(k for k in ModelSection.model_fields if k not in ("path"
 _LARGEST_SEED = 2**63 - 1
 _MOST_TRAJECTORIES = 10**6
 _MOST_TASKS = 10**7
+_COUNTS_OF_ROLLOUTS = (
+    *("max_sampled_tokens", "max_context_tokens", "max_tool_calls", "max_segments", "segment_sampled_tokens"),
+    *("segment_tool_calls", "max_in_flight", "max_running_context_tokens", "max_retries", "max_staleness"),
+)
 _OF_FILES = (
     "path",
     "split",
@@ -161,6 +165,8 @@ def _size_faults(recipe: Recipe) -> Iterator[str]:
         "run.num_threads": 1024,
         "sandbox.num_workers": 1024,
         "rollout.group_size": 1 << 16,
+        "rollout.over_submission": 1000,
+        **{f"rollout.{key}": 1 << 40 for key in _COUNTS_OF_ROLLOUTS},
         "sft.sequences_per_step": 10**6,
         "sandbox.cpu_seconds": 1e8,
         "sandbox.wall_seconds": 1e8,

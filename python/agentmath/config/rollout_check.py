@@ -17,6 +17,11 @@ def rollout_faults(rollout: RolloutSection) -> Iterator[str]:
             f"rollout.min_survivors = {rollout.min_survivors} is more than a group has "
             f"(rollout.group_size = {rollout.group_size}): every group would be dropped"
         )
+    if 0 < rollout.max_running_context_tokens < rollout.max_context_tokens:
+        yield (
+            f"rollout.max_running_context_tokens = {rollout.max_running_context_tokens} is less than one trajectory "
+            f"may take (rollout.max_context_tokens = {rollout.max_context_tokens}): raise the one or lower the other"
+        )
 
 
 def rollout_warnings(rollout: RolloutSection) -> Iterator[str]:

@@ -14,6 +14,7 @@ import numpy as np
 from agentmath._C import rollout
 from agentmath.config.curriculum import CurriculumSection
 from agentmath.config.rollout import RolloutSection
+from agentmath.core.errors import ConfigError
 from agentmath.core.types import NO_VERSION, Completion, Group, StopReason, Tokens, Trajectory, Turn
 
 SAMPLE_BITS = 16
@@ -98,8 +99,11 @@ class Scheduler:
     something new to decide, unless the wake-up descriptor is watched instead."""
 
     def __init__(self, settings: rollout.Settings, *, clock: Callable[[], int] = time.monotonic_ns) -> None:
-        """clock: nanoseconds. Raises ValueError for settings that cannot be."""
-        self.core = rollout.Scheduler(settings)
+        """clock: nanoseconds. Raises ConfigError for settings that cannot be."""
+        try:
+            self.core = rollout.Scheduler(settings)
+        except ValueError as error:
+            raise ConfigError(f"the rollouts cannot be scheduled: {error}") from error
         self.on_change: Callable[[], None] | None = None
         self._clock = clock
 

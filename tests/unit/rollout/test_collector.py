@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentmath.config.curriculum import CurriculumSection
-from agentmath.core.errors import CheckpointError, EngineError, SandboxError
+from agentmath.core.errors import CheckpointError, ConfigError, EngineError, SandboxError
 from agentmath.core.types import Completion, Group, Sampling, StopReason, Task, ToolCall, ToolResult, Trajectory
 from agentmath.rollout.collector import Collector
 from agentmath.rollout.episode import Stage
@@ -310,3 +310,8 @@ def test_rollouts_that_need_not_pause_go_on_beside_the_trainer(pauses_once: bool
     passes = {len(t.segments) for g in seen for t in g.trajectories}
     assert passes == ({1, 2} if pauses_once else {1})
     assert tasks.drawn <= 2 * 6 + 2
+
+
+def test_settings_that_the_scheduler_refuses_are_a_fault_of_the_recipe() -> None:
+    with pytest.raises(ConfigError, match="max_in_flight"):
+        collector(slow_stage(max_in_flight=1 << 60))
