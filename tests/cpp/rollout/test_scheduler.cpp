@@ -89,6 +89,33 @@ TEST(APromptWithoutRoomEndsAtOnceAndSaysSo) {
   CHECK(todo.round_is_over);
 }
 
+TEST(AResumedTrajectoryGoesOnFromWhatIsBehindIt) {
+  Settings settings = Small(Mode::kSegments);
+  settings.segment_sampled_tokens = 30;
+  Scheduler scheduler(settings);
+  scheduler.SetVersion(5, 0);
+  scheduler.BeginRound(0, 0);
+  scheduler.Submit(0, 10, 1, 0);
+  scheduler.Submit(1, 10, 1, 0);
+  View where;
+  where.totals = {60, 45};
+  where.num_tool_calls = 2;
+  where.num_segments = 2;
+  where.oldest_version = where.newest_version = 3;
+  scheduler.Resume(IdOf(1, 0), where);
+  const std::vector<Grant> grants = scheduler.Decide(0).grants;
+  CHECK_EQUAL(grants[0].id, IdOf(1, 0));  // it is older
+  CHECK_EQUAL(grants[0].verdict.max_new_tokens, 55);
+  CHECK(!grants[0].verdict.ends_pass);  // its third pass is the last
+  CHECK_EQUAL(grants[1].verdict.max_new_tokens, 30);
+  const Verdict verdict =
+      scheduler.Generated(grants[0].verdict.ticket, Said(70, 55, 10, Outcome::kCall, 5), 0);
+  CHECK(verdict.reason == Reason::kMaxToolCalls);
+  CHECK_EQUAL(scheduler.Look(IdOf(1, 0)).oldest_version, 3);
+  CHECK_THROWS(std::invalid_argument, scheduler.Resume(IdOf(0, 0), where));
+  CHECK_THROWS(std::invalid_argument, scheduler.Resume(IdOf(7, 0), where));
+}
+
 TEST(WhatIsLostIsTriedAgainAndThenFails) {
   Scheduler scheduler(Small(Mode::kBatch));
   scheduler.BeginRound(1, 0);
