@@ -5,6 +5,7 @@
 
 NB_MODULE(_C, m) {
   m.doc() = "Compiled core of agentmath.";
+  agentmath::BindBalancer(m);
   agentmath::BindDecode(m);
   agentmath::BindLoss(m);
   agentmath::BindScheduler(m);

@@ -5,6 +5,7 @@
 
 namespace agentmath {
 
+void BindBalancer(nanobind::module_& m);
 void BindDecode(nanobind::module_& m);
 void BindLoss(nanobind::module_& m);
 void BindScheduler(nanobind::module_& m);
