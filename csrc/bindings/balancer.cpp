@@ -195,8 +195,6 @@ void BindEngines(nb::class_<Balancer>& balancer) {
 void BindBalancer(nb::module_& parent) {
   nb::module_ m =
       parent.def_submodule("balancer", "Where a request runs, and who has cached what.");
-  m.attr("WEIGHT_UNIT") = rollout::kWeightUnit;
-  m.attr("ANY_VERSION") = rollout::kAnyVersion;
   BindSettings(m);
   BindRecords(m);
   nb::class_<Balancer> balancer(m, "Balancer");
@@ -222,6 +220,8 @@ void BindBalancer(nb::module_& parent) {
       .def("stats", &Balancer::GetStats)
       .def("dump", &Balancer::Dump)
       .def("verify", &Balancer::Verify);
+  balancer.attr("WEIGHT_UNIT") = rollout::kWeightUnit;
+  balancer.attr("ANY_VERSION") = rollout::kAnyVersion;
   BindEngines(balancer);
 }
 

@@ -75,11 +75,13 @@ class PrefixIndex {
   static std::uint64_t Key(std::uint64_t hash, std::uint64_t salt);
   std::size_t Bucket(std::uint64_t key) const;
   Ref Find(std::uint64_t key) const;
+  void Prefetch(const std::uint64_t* chain, std::size_t n, std::uint64_t salt) const;
   std::uint64_t Fresh(const Node& node) const;
   void Mark(Ref ref, int engine);
   Ref Create(std::uint64_t key, Ref parent, int bank);
   Ref Take();
-  bool EvictLeaf();
+  bool MakeRoom();
+  void Free(Ref ref);
   void ForgetBits(Node* node);
   void Unlink(Ref ref);
   void LinkNewest(Ref ref);
