@@ -125,6 +125,8 @@ bool PrefixIndex::Insert(const std::uint64_t* parent, const std::uint64_t* chain
     Prefetch(chain + block, n - block, salt);
     const std::uint64_t key = Key(chain[block], salt);
     Ref next = Find(key);
+    // A known block behind a new one: their hashes are equal by chance.
+    if (next != 0 && at != 0 && IsNew(at)) LinkNewest(at);
     if (next == 0) next = Create(key, at, bank);
     if (next == 0) break;  // this context alone fills the index
     Mark(next, engine);
@@ -236,6 +238,11 @@ void PrefixIndex::BecomeLeaf(Ref ref) {
   } else {
     LinkOldest(ref);
   }
+}
+
+// A leaf that is not in the list yet.
+bool PrefixIndex::IsNew(Ref ref) const {
+  return nodes_[ref].num_children == 0 && nodes_[ref].older == ref;
 }
 
 void PrefixIndex::Unlink(Ref ref) {

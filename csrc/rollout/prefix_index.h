@@ -83,6 +83,7 @@ class PrefixIndex {
   bool MakeRoom();
   void Free(Ref ref);
   void ForgetBits(Node* node);
+  bool IsNew(Ref ref) const;
   void Unlink(Ref ref);
   void LinkNewest(Ref ref);
   void LinkOldest(Ref ref);

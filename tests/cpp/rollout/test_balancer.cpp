@@ -1,0 +1,445 @@
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "check.h"
+#include "rollout/balancer.h"
+
+using namespace agentmath::rollout;
+
+namespace {
+
+constexpr std::int64_t kSecond = 1'000'000'000;
+
+BalancerSettings Of(Policy policy) {
+  BalancerSettings settings;
+  settings.policy = policy;
+  settings.index_bytes = 1 << 16;
+  settings.max_sessions = 100;
+  return settings;
+}
+
+Request ByLength(std::int64_t session, std::int64_t num_tokens) {
+  Request request;
+  request.session = session;
+  request.num_tokens = num_tokens;
+  return request;
+}
+
+Request ByTokens(std::int64_t session, const std::vector<std::int32_t>& tokens) {
+  Request request = ByLength(session, static_cast<std::int64_t>(tokens.size()));
+  request.tokens = tokens.data();
+  return request;
+}
+
+void AddEngines(Balancer* balancer, int n) {
+  for (int i = 0; i < n; ++i) balancer->AddEngine({});
+}
+
+std::int64_t Weights(const Balancer& balancer) {
+  std::int64_t sum = 0;
+  for (int k = 0; k < balancer.GetStats().num_engines; ++k) sum += balancer.Look(k).weight;
+  return sum;
+}
+
+bool IsRefused(void (*change)(BalancerSettings*)) {
+  BalancerSettings settings;
+  change(&settings);
+  try {
+    const Balancer balancer(settings);
+  } catch (const std::invalid_argument&) {
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+TEST(WeightIsTheFloorOfTheLengthPlusTheBase) {
+  BalancerSettings settings = Of(Policy::kAgentMath);
+  settings.base_tokens = 100;
+  settings.base_weight = 0.5;
+  Balancer balancer(settings);
+  AddEngines(&balancer, 1);
+  for (const auto& [tokens, halves] : std::vector<std::pair<std::int64_t, std::int64_t>>{
+           {0, 1}, {99, 1}, {100, 3}, {199, 3}, {200, 5}}) {
+    const Placement place = balancer.Acquire(ByLength(1, tokens), 0);
+    CHECK_EQUAL(balancer.Look(0).weight, halves * kWeightUnit / 2);
+    balancer.Release(place.lease, Ending::kFinished, 0);
+  }
+  CHECK_EQUAL(Weights(balancer), 0);
+}
+
+TEST(AgentMathNeverLeavesItsEngineAndBreakableDoesWhenItIsCrowded) {
+  for (const Policy policy : {Policy::kAgentMath, Policy::kBreakable}) {
+    Balancer balancer(Of(policy));
+    AddEngines(&balancer, 2);
+    const Placement first = balancer.Acquire(ByLength(1, 10), 0);
+    CHECK_EQUAL(first.engine, 0);
+    CHECK(first.is_new);
+    balancer.Pause(first.lease, 0);
+    // Others fill its engine: 0 and 1 alternate, then those at 1 end.
+    std::vector<std::int64_t> elsewhere;
+    for (int i = 0; i < 8; ++i) {
+      const Placement place = balancer.Acquire(ByLength(10 + i, 10), 0);
+      if (place.engine == 1) elsewhere.push_back(place.lease);
+    }
+    CHECK_EQUAL(elsewhere.size(), 4u);
+    for (const std::int64_t lease : elsewhere) balancer.Release(lease, Ending::kFinished, 0);
+    // W_home = 5, W_min = 0, w = 1: 5 > 1.2 x 0 + 1 + 2.
+    const Placement again = balancer.Acquire(ByLength(1, 20), 0);
+    CHECK_EQUAL(again.engine, policy == Policy::kAgentMath ? 0 : 1);
+    CHECK_EQUAL(again.has_moved, policy == Policy::kBreakable);
+    CHECK_EQUAL(Weights(balancer), 5 * kWeightUnit);
+    balancer.Verify();
+  }
+}
+
+TEST(BreakableStaysWhereTheRuleHoldsExactly) {
+  Balancer balancer(Of(Policy::kBreakable));
+  AddEngines(&balancer, 2);
+  std::vector<Placement> places;
+  for (int i = 0; i < 6; ++i) places.push_back(balancer.Acquire(ByLength(1 + i, 10), 0));
+  for (const Placement& place : places)
+    if (place.engine == 1) balancer.Release(place.lease, Ending::kFinished, 0);
+  // W_home = 3 with its own, W_min = 0, w = 1: 3 > 3 is false.
+  balancer.Pause(places[0].lease, 0);
+  CHECK_EQUAL(balancer.Acquire(ByLength(1, 10), 0).engine, 0);
+}
+
+TEST(LeasesEndOnceAndUnknownOnesAreErrors) {
+  Balancer balancer(Of(Policy::kBreakable));
+  AddEngines(&balancer, 1);
+  const Placement place = balancer.Acquire(ByLength(0, 10), 0);
+  CHECK(balancer.Release(place.lease, Ending::kFinished, 0));
+  CHECK(!balancer.Release(place.lease, Ending::kFinished, 0));
+  CHECK(!balancer.Release(place.lease, Ending::kFailed, 0));
+  CHECK(!balancer.Progress(place.lease, 20));
+  CHECK(!balancer.Pause(place.lease, 0));
+  CHECK_EQUAL(balancer.GetStats().num_late, 4u);
+  CHECK(balancer.Look(0).breaker == Breaker::kClosed);
+  for (const std::int64_t unknown : {std::int64_t{0}, std::int64_t{-1}, std::int64_t{1},
+                                     place.lease + 1, place.lease * 2, INT64_MIN, INT64_MAX})
+    CHECK_THROWS(std::invalid_argument, balancer.Release(unknown, Ending::kFinished, 0));
+  // A slot that is used again has another number.
+  CHECK(balancer.Acquire(ByLength(0, 10), 0).lease != place.lease);
+  CHECK(!balancer.Release(place.lease, Ending::kFinished, 0));
+  CHECK_EQUAL(balancer.Look(0).num_running, 1);
+}
+
+TEST(SettingsThatCannotBeAreRefusedByName) {
+  CHECK(IsRefused([](BalancerSettings* s) { s->base_tokens = 0; }));
+  CHECK(IsRefused([](BalancerSettings* s) { s->base_tokens = -1; }));
+  CHECK(IsRefused([](BalancerSettings* s) { s->base_weight = std::nan(""); }));
+  CHECK(IsRefused([](BalancerSettings* s) { s->base_weight = -1; }));
+  CHECK(IsRefused([](BalancerSettings* s) { s->leave_factor = 0.5; }));
+  CHECK(IsRefused([](BalancerSettings* s) { s->leave_slack = std::nan(""); }));
+  CHECK(IsRefused([](BalancerSettings* s) { s->miss_weight = -0.1; }));
+  CHECK(IsRefused([](BalancerSettings* s) { s->kv_share = 0; }));
+  CHECK(IsRefused([](BalancerSettings* s) { s->kv_share = 1.5; }));
+  CHECK(IsRefused([](BalancerSettings* s) { s->block_tokens = 0; }));
+  CHECK(IsRefused([](BalancerSettings* s) { s->max_sessions = 0; }));
+  CHECK(IsRefused([](BalancerSettings* s) { s->breaker_failures = -1; }));
+  CHECK(IsRefused([](BalancerSettings* s) { s->breaker_nanoseconds = INT64_MAX; }));
+  CHECK(!IsRefused([](BalancerSettings* s) { s->base_weight = 0; }));
+  Balancer balancer(Of(Policy::kLeast));
+  for (const double capacity : {0.0, -1.0, std::nan(""), std::numeric_limits<double>::infinity()})
+    CHECK_THROWS(std::invalid_argument, balancer.AddEngine({capacity, 0, 0}));
+  CHECK_THROWS(std::invalid_argument, balancer.AddEngine({1, -1, 0}));
+  CHECK_THROWS(std::invalid_argument, balancer.EngineDown(0));
+  CHECK_THROWS(std::invalid_argument, PolicyFromName("fastest"));
+  for (int i = 0; i < kNumPolicies; ++i)
+    CHECK(PolicyFromName(PolicyName(static_cast<Policy>(i))) == static_cast<Policy>(i));
+}
+
+TEST(RequestsThatCannotBeAreRefusedAndChangeNothing) {
+  BalancerSettings settings = Of(Policy::kBreakable);
+  settings.base_tokens = 1;
+  Balancer balancer(settings);
+  AddEngines(&balancer, 1);
+  for (const std::int64_t length : {std::int64_t{-1}, INT64_MIN, INT64_MAX, std::int64_t{1} << 40})
+    CHECK_THROWS(std::invalid_argument, balancer.Acquire(ByLength(1, length), 0));
+  CHECK_THROWS(std::invalid_argument, balancer.Acquire(ByLength(1, 1 << 23), 0));  // w above 2^22
+  const std::uint64_t name = 1;
+  Request request = ByLength(1, 16);
+  request.blocks = &name;
+  request.num_blocks = 2;
+  CHECK_THROWS(std::invalid_argument, balancer.Acquire(request, 0));
+  request = ByLength(1, 5);
+  request.group = 1;
+  request.group_tokens = 6;
+  CHECK_THROWS(std::invalid_argument, balancer.Acquire(request, 0));
+  CHECK_EQUAL(balancer.GetStats().num_leases, 0);
+  const Placement place = balancer.Acquire(ByLength(1, 1), 0);
+  CHECK_THROWS(std::invalid_argument, balancer.Progress(place.lease, -1));
+  CHECK_EQUAL(Weights(balancer), 2 * kWeightUnit);
+}
+
+TEST(EmptyAndShortPromptsHitNothingAndAreNotIndexed) {
+  Balancer balancer(Of(Policy::kBreakable));
+  AddEngines(&balancer, 1);
+  for (const std::size_t length : {0u, 15u}) {
+    const std::vector<std::int32_t> tokens(length, 7);
+    for (int i = 0; i < 2; ++i) CHECK_EQUAL(balancer.Acquire(ByTokens(0, tokens), 0).hit_tokens, 0);
+  }
+  CHECK_EQUAL(balancer.GetStats().num_blocks, 0);
+  CHECK_EQUAL(Weights(balancer), 4 * kWeightUnit);
+}
+
+TEST(NoEngineAndOneEngine) {
+  for (int i = 0; i < kNumPolicies; ++i) {
+    Balancer balancer(Of(static_cast<Policy>(i)));
+    CHECK(balancer.Acquire(ByLength(1, 10), 0).admission == Admission::kNoEngine);
+    AddEngines(&balancer, 1);
+    for (int n = 0; n < 20; ++n)
+      CHECK_EQUAL(balancer.Acquire(ByLength(n % 3, 10 * n), 0).engine, 0);
+    balancer.EngineDown(0);
+    const Placement none = balancer.Acquire(ByLength(1, 10), 0);
+    CHECK(none.admission == Admission::kNoEngine);
+    CHECK_EQUAL(none.retry_nanoseconds, 0);
+    balancer.EngineUp(0);
+    CHECK_EQUAL(balancer.Acquire(ByLength(1, 10), 0).engine, 0);
+    balancer.Verify();
+  }
+}
+
+TEST(NothingGoesToADrainingOrDeadEngineAndADeadOneKeepsNoLease) {
+  for (int i = 0; i < kNumPolicies; ++i) {
+    Balancer balancer(Of(static_cast<Policy>(i)));
+    AddEngines(&balancer, 3);
+    std::vector<std::int64_t> at_two;
+    for (int n = 1; n < 30; ++n) {
+      const Placement place = balancer.Acquire(ByLength(n, 100), 0);
+      if (place.engine == 2) at_two.push_back(place.lease);
+    }
+    balancer.Drain(1);
+    CHECK(balancer.EngineDown(2) == at_two);
+    for (const std::int64_t lease : at_two) {
+      CHECK_EQUAL(balancer.EngineOf(lease), kNoEngine);
+      CHECK(!balancer.Release(lease, Ending::kFailed, 0));
+    }
+    for (int n = 1; n < 30; ++n) CHECK_EQUAL(balancer.Acquire(ByLength(n, 100), 0).engine, 0);
+    balancer.Verify();
+  }
+}
+
+TEST(MoreThanSixtyFourEnginesAreUsedAndMatchedAlike) {
+  for (int i = 0; i < kNumPolicies; ++i) {
+    BalancerSettings settings = Of(static_cast<Policy>(i));
+    settings.index_bytes = 1 << 20;
+    Balancer balancer(settings);
+    AddEngines(&balancer, 200);
+    std::vector<std::vector<std::int32_t>> prompts;
+    std::vector<int> engines;
+    for (int n = 0; n < 200; ++n) {
+      prompts.emplace_back(64, n);
+      engines.push_back(balancer.Acquire(ByTokens(n + 1, prompts.back()), 0).engine);
+    }
+    std::vector<int> used(200);
+    for (const int engine : engines) ++used[static_cast<std::size_t>(engine)];
+    const bool is_drawn =
+        settings.policy == Policy::kPowerOfTwo || settings.policy == Policy::kConsistentHash;
+    if (!is_drawn) CHECK(used == std::vector<int>(200, 1));
+    // A second session with the same prompt finds it where it is.
+    if (settings.policy != Policy::kRadix && settings.policy != Policy::kScore) continue;
+    for (int n = 0; n < 200; ++n) {
+      const Placement place = balancer.Acquire(ByTokens(1000 + n, prompts[n]), 0);
+      if (settings.policy == Policy::kRadix) CHECK_EQUAL(place.engine, engines[n]);
+      if (place.engine == engines[n]) CHECK_EQUAL(place.hit_tokens, 64);
+    }
+  }
+}
+
+TEST(UnequalEnginesGetLoadByTheirCapacity) {
+  Balancer balancer(Of(Policy::kAgentMath));
+  balancer.AddEngine({1, 0, 0});
+  balancer.AddEngine({3, 0, 0});
+  for (int n = 1; n <= 400; ++n) balancer.Acquire(ByLength(n, 10), 0);
+  CHECK_EQUAL(balancer.Look(0).num_running, 100);
+  CHECK_EQUAL(balancer.Look(1).num_running, 300);
+}
+
+TEST(ANewEngineGetsNewWorkUntilItHasItsShareAndNotMore) {
+  Balancer balancer(Of(Policy::kBreakable));
+  AddEngines(&balancer, 2);
+  for (int n = 1; n <= 20; ++n) balancer.Acquire(ByLength(n, 10), 0);
+  balancer.AddEngine({});
+  for (int n = 21; n <= 30; ++n) CHECK_EQUAL(balancer.Acquire(ByLength(n, 10), 0).engine, 2);
+  for (int n = 31; n <= 60; ++n) balancer.Acquire(ByLength(n, 10), 0);
+  for (int k = 0; k < 3; ++k) CHECK_EQUAL(balancer.Look(k).num_running, 20);
+}
+
+TEST(TheBreakerOpensProbesOnceAndDoublesItsPause) {
+  BalancerSettings settings = Of(Policy::kLeast);
+  settings.breaker_nanoseconds = kSecond;
+  Balancer balancer(settings);
+  AddEngines(&balancer, 1);
+  const auto fail = [&](std::int64_t now) {
+    const Placement place = balancer.Acquire(ByLength(0, 1), now);
+    return place.lease != 0 && balancer.Release(place.lease, Ending::kFailed, now);
+  };
+  for (int i = 0; i < 3; ++i) CHECK(fail(0));
+  CHECK(balancer.Look(0).breaker == Breaker::kOpen);
+  std::int64_t now = 0;
+  for (std::int64_t pause = kSecond; pause <= 64 * kSecond; pause *= 2) {
+    const Placement refused = balancer.Acquire(ByLength(0, 1), now + pause - 1);
+    CHECK(refused.admission == Admission::kNoEngine);
+    CHECK_EQUAL(refused.retry_nanoseconds, now + pause);
+    now += pause;
+    const Placement probe = balancer.Acquire(ByLength(0, 1), now);
+    CHECK(probe.admission == Admission::kPlaced);
+    CHECK(balancer.Acquire(ByLength(0, 1), now).admission ==
+          Admission::kNoEngine);  // one at a time
+    balancer.Release(probe.lease, Ending::kFailed, now);
+  }
+  CHECK(!fail(now + 64 * kSecond - 1));  // no longer than 64 times
+  now += 64 * kSecond;
+  const Placement cancelled = balancer.Acquire(ByLength(0, 1), now);
+  balancer.Release(cancelled.lease, Ending::kCancelled, now);  // says nothing: another may try
+  const Placement probe = balancer.Acquire(ByLength(0, 1), now);
+  balancer.Release(probe.lease, Ending::kFinished, now);
+  CHECK(balancer.Look(0).breaker == Breaker::kClosed);
+  CHECK(fail(now) && fail(now));
+  CHECK(balancer.Look(0).breaker == Breaker::kClosed);  // counts from the beginning
+}
+
+TEST(AClockThatGoesBackwardsStandsStill) {
+  BalancerSettings settings = Of(Policy::kLeast);
+  settings.breaker_failures = 1;
+  settings.breaker_nanoseconds = 10;
+  Balancer balancer(settings);
+  AddEngines(&balancer, 1);
+  balancer.Release(balancer.Acquire(ByLength(0, 1), 100).lease, Ending::kFailed, 50);
+  CHECK_EQUAL(balancer.Acquire(ByLength(0, 1), 0).retry_nanoseconds, 110);
+  CHECK(balancer.Acquire(ByLength(0, 1), 110).admission == Admission::kPlaced);
+  Balancer late(settings);
+  AddEngines(&late, 1);
+  late.Release(late.Acquire(ByLength(0, 1), INT64_MAX).lease, Ending::kFailed, INT64_MAX);
+  CHECK_EQUAL(late.Acquire(ByLength(0, 1), 0).retry_nanoseconds, 0);  // it is due already
+}
+
+TEST(KvBudgetsBoundWhatIsBoundAndAnIdleEngineTakesWhatFits) {
+  BalancerSettings settings = Of(Policy::kBreakable);
+  settings.kv_share = 0.5;
+  Balancer balancer(settings);
+  balancer.AddEngine({1, 1000, 0});
+  CHECK(balancer.Acquire(ByLength(1, 1001), 0).admission == Admission::kTooLong);
+  const Placement big = balancer.Acquire(ByLength(1, 1000), 0);
+  CHECK(big.admission == Admission::kPlaced);
+  CHECK(balancer.Acquire(ByLength(2, 1), 0).admission == Admission::kBusy);
+  balancer.Release(big.lease, Ending::kFinished, 0);
+  const Placement a = balancer.Acquire(ByLength(3, 300), 0);
+  CHECK(balancer.Acquire(ByLength(4, 201), 0).admission == Admission::kBusy);
+  CHECK(balancer.Acquire(ByLength(4, 200), 0).admission == Admission::kPlaced);
+  // Its own paused tokens are no obstacle: the context has grown beyond the share.
+  balancer.Pause(a.lease, 0);
+  const Placement grown = balancer.Acquire(ByLength(3, 400), 0);
+  CHECK(grown.admission == Admission::kPlaced);
+  CHECK_EQUAL(balancer.Look(0).context_tokens, 600);
+  CHECK_EQUAL(balancer.GetStats().num_leases, 2);
+  balancer.EngineDown(0);
+  CHECK(balancer.Acquire(ByLength(3, 400), 0).admission == Admission::kNoEngine);
+  balancer.Verify();
+}
+
+TEST(ARefusedTurnKeepsThePausedLease) {
+  Balancer balancer(Of(Policy::kBreakable));
+  balancer.AddEngine({1, 0, 3});
+  const Placement place = balancer.Acquire(ByLength(1, 5000), 0);
+  balancer.Pause(place.lease, 0);
+  Request newer = ByLength(1, 6000);
+  newer.min_version = 4;
+  CHECK(balancer.Acquire(newer, 0).admission == Admission::kNoEngine);
+  CHECK_EQUAL(balancer.EngineOf(place.lease), 0);
+  CHECK_EQUAL(balancer.Look(0).weight, 2 * kWeightUnit);
+  CHECK_EQUAL(balancer.Look(0).num_paused, 1);
+  balancer.Verify();
+}
+
+TEST(NoHitCrossesAnUpdateOfTheWeightsNorGoesBackWithThem) {
+  Balancer balancer(Of(Policy::kAgentMath));
+  AddEngines(&balancer, 1);
+  const std::vector<std::int32_t> tokens(64, 5);
+  const auto hit = [&](std::int64_t session) {
+    const Placement place = balancer.Acquire(ByTokens(session, tokens), 0);
+    balancer.Release(place.lease, Ending::kFinished, 0);
+    return place.hit_tokens;
+  };
+  CHECK_EQUAL(hit(1), 0);
+  CHECK_EQUAL(hit(1), 64);
+  CHECK_EQUAL(hit(2), 64);
+  balancer.SetVersion(0, 1);
+  CHECK_EQUAL(hit(1), 0);
+  balancer.SetVersion(0, 0);  // the old weights again: their cache is gone all the same
+  CHECK_EQUAL(hit(1), 0);
+  CHECK_EQUAL(hit(3), 64);
+  balancer.ClearCache(0);
+  CHECK_EQUAL(hit(3), 0);
+}
+
+TEST(AContextThatDoesNotContinueCountsAsNew) {
+  Balancer balancer(Of(Policy::kBreakable));
+  AddEngines(&balancer, 1);
+  std::vector<std::int32_t> tokens(48, 1);
+  balancer.Release(balancer.Acquire(ByTokens(1, tokens), 0).lease, Ending::kFinished, 0);
+  tokens[40] = 2;
+  CHECK_EQUAL(balancer.Acquire(ByTokens(1, tokens), 0).hit_tokens, 32);
+  tokens.resize(20);
+  CHECK_EQUAL(balancer.Acquire(ByTokens(1, tokens), 0).hit_tokens, 16);
+}
+
+TEST(AHotPromptIsSpreadOverTheEngines) {
+  Balancer balancer(Of(Policy::kBreakable));
+  AddEngines(&balancer, 4);
+  const std::vector<std::int32_t> tokens(1024, 3);
+  for (int n = 1; n <= 512; ++n) balancer.Acquire(ByTokens(n, tokens), 0);
+  for (int k = 0; k < 4; ++k) CHECK_EQUAL(balancer.Look(k).num_running, 128);
+}
+
+TEST(AMillionSessionsWithTenThousandRemembered) {
+  BalancerSettings settings = Of(Policy::kBreakable);
+  settings.max_sessions = 10000;
+  Balancer balancer(settings);
+  AddEngines(&balancer, 8);
+  std::int64_t bytes = 0;
+  for (int n = 1; n <= 1000000; ++n) {
+    balancer.Release(balancer.Acquire(ByLength(n, 100), 0).lease, Ending::kFinished, 0);
+    if (n == 20000) bytes = balancer.GetStats().num_bytes;
+  }
+  const BalancerStats stats = balancer.GetStats();
+  CHECK_EQUAL(stats.num_sessions, 10000);
+  CHECK_EQUAL(stats.num_bytes, bytes);
+  CHECK(balancer.Acquire(ByLength(1, 100), 0).is_new);
+  CHECK(!balancer.Acquire(ByLength(1000000, 100), 0).is_new);
+}
+
+TEST(ASessionMayHaveSeveralRequestsAtOnceAndKeepsOnePausedLease) {
+  Balancer balancer(Of(Policy::kBreakable));
+  AddEngines(&balancer, 1);
+  const Placement a = balancer.Acquire(ByLength(1, 10), 0),
+                  b = balancer.Acquire(ByLength(1, 20), 0);
+  balancer.Pause(a.lease, 0);
+  balancer.Pause(b.lease, 0);
+  CHECK_EQUAL(balancer.EngineOf(a.lease), kNoEngine);
+  CHECK_EQUAL(balancer.Look(0).context_tokens, 20);
+  CHECK(balancer.EndSession(1));
+  CHECK(!balancer.EndSession(1));
+  CHECK_EQUAL(Weights(balancer), 0);
+  CHECK_EQUAL(balancer.GetStats().num_sessions, 0);
+  balancer.Verify();
+}
+
+TEST(AfterARestartAdoptedSessionsGoOnWhereTheirCachesAre) {
+  const std::vector<std::int32_t> tokens(64, 9);
+  Balancer balancer(Of(Policy::kBreakable));
+  AddEngines(&balancer, 3);
+  balancer.Adopt(2, ByTokens(1, tokens));
+  const Placement place = balancer.Acquire(ByTokens(1, tokens), 0);
+  CHECK_EQUAL(place.engine, 2);
+  CHECK_EQUAL(place.hit_tokens, 64);
+  CHECK_THROWS(std::invalid_argument, balancer.Adopt(1, ByTokens(1, tokens)));
+  CHECK(balancer.Dump().find("session 1 at engine 2") != std::string::npos);
+  balancer.Verify();
+}
