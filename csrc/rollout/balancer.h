@@ -151,7 +151,9 @@ struct BalancerStats {
   std::int64_t num_sessions = 0;
   std::int64_t num_leases = 0;
   std::int64_t num_blocks = 0;
-  std::int64_t num_bytes = 0;        // of index, sessions and leases
+  std::int64_t num_index_bytes = 0;
+  std::int64_t num_session_bytes = 0;
+  std::int64_t num_lease_bytes = 0;
   std::uint64_t num_placed = 0;      // of them:
   std::uint64_t num_stayed = 0;      //   at the session's engine
   std::uint64_t num_moved = 0;       //   away from it

@@ -66,8 +66,9 @@ BalancerStats Balancer::GetStats() const {
   stats.num_sessions = state_->sessions.size();
   stats.num_leases = state_->leases.size();
   stats.num_blocks = state_->index.num_blocks();
-  stats.num_bytes =
-      state_->index.num_bytes() + state_->sessions.num_bytes() + state_->leases.num_bytes();
+  stats.num_index_bytes = state_->index.num_bytes();
+  stats.num_session_bytes = state_->sessions.num_bytes();
+  stats.num_lease_bytes = state_->leases.num_bytes();
   return stats;
 }
 

@@ -145,6 +145,18 @@ class Balancer:
         """The same for a context of which only a name for each block is known, as in request traces."""
         return self._core.acquire_blocks(names, num_tokens, session, core.Balancer.ANY_VERSION, self._clock())
 
+    def acquire_length(self, num_tokens: int, *, session: int = 0, group: int = 0, group_tokens: int = 0) -> Placement:
+        """The same where only lengths are known: a session counts on what it had computed, and the first group_tokens
+        are the same in all requests of a group."""
+        return self._core.acquire_length(
+            num_tokens,
+            session=session,
+            group=group,
+            group_tokens=group_tokens,
+            min_version=core.Balancer.ANY_VERSION,
+            now=self._clock(),
+        )
+
     def progress(self, lease: int, num_tokens: int) -> bool:
         """The context has num_tokens now. False: the lease was closed before (likewise below)."""
         return self._core.progress(lease, num_tokens)
