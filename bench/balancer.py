@@ -172,10 +172,15 @@ def main() -> None:
             measured = run_router(replay, system, policy, a.workers)
             rows.append(row(system, policy, measured.pop("workers")) | measured)
     result = record("balancer", vars(a), {"rows": rows, "left_out": left_out})
-    lines = [f"{replay.name}: {len(replay.requests)} requests, {a.workers} workers", " ".join(f"{c:>15}" for c in COLUMNS)]
+    lines = [
+        f"{replay.name}: {len(replay.requests)} requests, {a.workers} workers",
+        " ".join(f"{c:>15}" for c in COLUMNS),
+    ]
     for r in rows:
         cells = (r.get(c) for c in COLUMNS)
-        lines.append(" ".join(f"{c:>15.3f}" if isinstance(c, float) else f"{c if c is not None else '-':>15}" for c in cells))
+        lines.append(
+            " ".join(f"{c:>15.3f}" if isinstance(c, float) else f"{c if c is not None else '-':>15}" for c in cells)
+        )
     lines += [f"left out: {system} ({reason})" for system, reason in left_out.items()]
     emit(result, as_json=a.json, lines=lines)
 

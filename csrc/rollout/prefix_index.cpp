@@ -14,6 +14,15 @@ constexpr std::size_t kAhead = 16;  // blocks whose memory is asked for in advan
 constexpr std::int64_t kMaxBatch = 32;
 constexpr std::uint32_t kLastClock = UINT32_MAX;
 
+// A bucket is its first node and, in the upper byte, one bit for each eighth of the keys that it
+// may hold: most keys that are not there are found out without a look at the nodes. Bits stay until
+// the bucket is empty.
+constexpr std::uint32_t kRefMask = kMaxBlocks;
+
+std::uint32_t FirstOf(std::uint32_t bucket) { return bucket & kRefMask; }
+std::uint32_t FilterBit(std::uint64_t key) { return 1u << (24 + (key & 7)); }
+bool MayHold(std::uint32_t bucket, std::uint64_t key) { return (bucket & FilterBit(key)) != 0; }
+
 void Demand(bool holds, const char* law) {
   if (!holds) throw std::logic_error(std::string("prefix index: ") + law);
 }
@@ -69,7 +78,9 @@ std::size_t PrefixIndex::Bucket(std::uint64_t key) const {
 }
 
 PrefixIndex::Ref PrefixIndex::Find(std::uint64_t key) const {
-  Ref ref = buckets_[Bucket(key)];
+  const std::uint32_t bucket = buckets_[Bucket(key)];
+  if (!MayHold(bucket, key)) return 0;
+  Ref ref = FirstOf(bucket);
   while (ref != 0 && nodes_[ref].key != key) ref = nodes_[ref].next_in_bucket;
   return ref;
 }
@@ -81,7 +92,9 @@ __attribute__((always_inline)) inline void PrefixIndex::Prefetch(const std::uint
                                                                  std::uint64_t salt) const {
   if (n <= kAhead) return;
   __builtin_prefetch(&buckets_[Bucket(Key(chain[kAhead], salt))]);
-  __builtin_prefetch(&nodes_[buckets_[Bucket(Key(chain[kAhead / 2], salt))]]);
+  const std::uint64_t key = Key(chain[kAhead / 2], salt);
+  const std::uint32_t bucket = buckets_[Bucket(key)];
+  if (MayHold(bucket, key)) __builtin_prefetch(&nodes_[FirstOf(bucket)]);
 }
 
 std::uint64_t PrefixIndex::Fresh(const Node& node) const {
@@ -178,9 +191,9 @@ PrefixIndex::Ref PrefixIndex::Create(std::uint64_t key, Ref parent, int bank) {
   node.parent = parent;
   node.stamp = clock_;
   node.bank = static_cast<std::uint32_t>(bank) & 127;
-  Ref& bucket = buckets_[Bucket(key)];
-  node.next_in_bucket = bucket;
-  bucket = ref;
+  std::uint32_t& bucket = buckets_[Bucket(key)];
+  node.next_in_bucket = FirstOf(bucket);
+  bucket = (bucket & ~kRefMask) | FilterBit(key) | ref;
   ++num_blocks_;
   return ref;
 }
@@ -210,15 +223,24 @@ bool PrefixIndex::MakeRoom() {
     if (node.parent != 0 && --nodes_[node.parent].num_children == 0) BecomeLeaf(node.parent);
     gone[n++] = ref;
   }
-  for (int i = 0; i < n; ++i) __builtin_prefetch(&nodes_[buckets_[Bucket(nodes_[gone[i]].key)]]);
+  for (int i = 0; i < n; ++i) {
+    const Ref first = FirstOf(buckets_[Bucket(nodes_[gone[i]].key)]);
+    if (first != gone[i]) __builtin_prefetch(&nodes_[first]);
+  }
   for (int i = 0; i < n; ++i) Free(gone[i]);
   return n > 0;
 }
 
 void PrefixIndex::Free(Ref ref) {
-  Ref* place = &buckets_[Bucket(nodes_[ref].key)];
-  while (*place != ref) place = &nodes_[*place].next_in_bucket;
-  *place = nodes_[ref].next_in_bucket;
+  std::uint32_t& bucket = buckets_[Bucket(nodes_[ref].key)];
+  const Ref next = nodes_[ref].next_in_bucket;
+  if (FirstOf(bucket) == ref) {
+    bucket = next == 0 ? 0 : (bucket & ~kRefMask) | next;
+  } else {
+    Ref before = FirstOf(bucket);
+    while (nodes_[before].next_in_bucket != ref) before = nodes_[before].next_in_bucket;
+    nodes_[before].next_in_bucket = next;
+  }
   nodes_[ref].next_in_bucket = free_;
   free_ = ref;
   --num_blocks_;
@@ -275,9 +297,10 @@ void PrefixIndex::Verify() const {
   std::vector<std::int64_t> held(engines_.size());
   std::int64_t num_leaves = 0, num_blocks = 0, num_listed = 0;
   for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket) {
-    for (Ref ref = buckets_[bucket]; ref != 0; ref = nodes_[ref].next_in_bucket) {
+    for (Ref ref = FirstOf(buckets_[bucket]); ref != 0; ref = nodes_[ref].next_in_bucket) {
       const Node& node = nodes_[ref];
       Demand(Bucket(node.key) == bucket, "a node lies in a wrong bucket");
+      Demand(MayHold(buckets_[bucket], node.key), "a bucket denies its node");
       Demand(node.parent == 0 || Find(nodes_[node.parent].key) == node.parent,
              "a parent went before its child");
       ++children[node.parent];
@@ -287,8 +310,8 @@ void PrefixIndex::Verify() const {
         ++held[node.bank * kBank + __builtin_ctzll(left)];
     }
   }
-  for (Ref ref : buckets_)
-    for (; ref != 0; ref = nodes_[ref].next_in_bucket)
+  for (const std::uint32_t bucket : buckets_)
+    for (Ref ref = FirstOf(bucket); ref != 0; ref = nodes_[ref].next_in_bucket)
       Demand(children[ref] == nodes_[ref].num_children, "children miscounted");
   for (Ref ref = nodes_[0].newer; ref != 0; ref = nodes_[ref].newer, ++num_listed)
     Demand(nodes_[ref].num_children == 0, "an inner node is in the list of leaves");

@@ -93,7 +93,7 @@ class PrefixIndex {
   std::int64_t max_blocks_;
   std::int64_t num_blocks_ = 0;
   std::vector<Node> nodes_;
-  std::vector<Ref> buckets_;
+  std::vector<std::uint32_t> buckets_;
   std::vector<Engine> engines_;
   Ref free_ = 0;
   std::uint32_t clock_;

@@ -195,7 +195,10 @@ class Machine(RuleBasedStateMachine):
 def test_any_sequence_of_events_is_as_in_the_model(policy: str) -> None:
     machine = type("MachineOf" + policy, (Machine,), {"policies": (policy,)})
     machine.TestCase.settings = settings(
-        max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=(HealthCheck.too_slow, HealthCheck.filter_too_much)
+        max_examples=60,
+        stateful_step_count=40,
+        deadline=None,
+        suppress_health_check=(HealthCheck.too_slow, HealthCheck.filter_too_much),
     )
     machine.TestCase().runTest()
 
