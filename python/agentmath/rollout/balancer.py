@@ -70,8 +70,8 @@ class BalancerSettings:
 
 
 class Balancer:
-    """One balancer for a set of engines, numbered as they are added. Every method may be called from any thread but
-    place(), which belongs to one event loop.
+    """One balancer for a set of engines, numbered as they are added. Calls may come from any thread; where place() is
+    used, all of them come from its event loop.
 
     acquire() gives a lease, which is held until release() or, while a tool runs, pause(). An engine or lease number
     that was never given raises ValueError; a lease that was closed before is counted and ignored.
@@ -220,7 +220,11 @@ class Balancer:
                 left = min(left, max(placement.retry_nanoseconds - self._clock(), 0) * 1e-9 + 1e-3)
             changed = loop.create_future()
             self._waiting.append(changed)
-            await asyncio.wait([changed], timeout=left)
+            try:
+                await asyncio.wait([changed], timeout=left)
+            finally:
+                if changed in self._waiting:
+                    self._waiting.remove(changed)
 
     def _wake(self) -> None:
         """All that wait ask again, in the order in which they came."""
@@ -244,4 +248,7 @@ class Balancer:
 
 
 def _array(ids: Ids) -> npt.NDArray[np.int32]:
-    return np.ascontiguousarray(ids, dtype=np.int32)
+    array = np.ascontiguousarray(ids, dtype=np.int32)
+    if array.ndim != 1:
+        raise ValueError(f"ids have the shape {array.shape}, they must be one context: [L]")
+    return array
