@@ -16,7 +16,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,7 @@ from agentmath.core.errors import ConfigError, EngineError
 
 Policy = Literal["agentmath", "breakable", "round_robin", "least", "power_of_two", "consistent_hash", "radix", "score"]
 Ending = Literal["finished", "failed", "cancelled"]
-Ids = npt.NDArray[np.int32] | Sequence[int]
+Ids = npt.NDArray[np.integer[Any]] | Sequence[int]
 Placement = core.Placement
 EngineView = core.EngineView
 Stats = core.Stats

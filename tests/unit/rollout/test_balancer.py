@@ -200,7 +200,7 @@ def test_expected_hits_are_true_where_engines_report_what_they_dropped(data: st.
     balancer = balancer_of(2, policy=data.draw(st.sampled_from(POLICIES)))
     capacity = data.draw(st.integers(2, 12))
     caches: list[OrderedDict[tuple[int, ...], None]] = [OrderedDict(), OrderedDict()]
-    grown = [(), (), (), ()]
+    grown: list[tuple[int, ...]] = [(), (), (), ()]
     for _ in range(data.draw(st.integers(1, 30))):
         session = data.draw(st.integers(0, 3))
         ids = grown[session] + tuple(data.draw(st.lists(st.integers(0, 1), max_size=6)))
