@@ -53,7 +53,7 @@ int LowestLoadWithMisses(const Question& q) {
   });
 }
 
-int PowerOfTwo(const Question& q, Random* random) {
+int PowerOfTwo(const Question& q, SplitMix* random) {
   const std::uint64_t n = q.candidates.size();
   if (n == 1) return q.candidates[0];
   const std::uint64_t i = random->Next() % n;
@@ -106,13 +106,13 @@ int Score(const Question& q) {
 
 }  // namespace
 
-std::uint64_t Random::Next() { return Mix(state_ += 0x9e3779b97f4a7c15ULL); }
+std::uint64_t SplitMix::Next() { return Mix(state_ += 0x9e3779b97f4a7c15ULL); }
 
 bool NeedsHits(Policy policy) {
   return policy == Policy::kBreakable || policy == Policy::kRadix || policy == Policy::kScore;
 }
 
-int Choose(const Question& question, Random* random) {
+int Choose(const Question& question, SplitMix* random) {
   switch (question.settings.policy) {
     case Policy::kAgentMath:
       return LowestLoad(question);

@@ -11,9 +11,9 @@
 namespace agentmath::rollout {
 
 // SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators").
-class Random {
+class SplitMix {
  public:
-  explicit Random(std::uint64_t seed) : state_(seed) {}
+  explicit SplitMix(std::uint64_t seed) : state_(seed) {}
   std::uint64_t Next();
 
  private:
@@ -34,7 +34,7 @@ struct Question {
 // Does Choose look at hit_tokens?
 bool NeedsHits(Policy policy);
 
-int Choose(const Question& question, Random* random);
+int Choose(const Question& question, SplitMix* random);
 
 // kBreakable: may a session of this weight leave its home, where its own weight is not bound?
 bool MayLeave(const Question& question, int home, std::int64_t weight);

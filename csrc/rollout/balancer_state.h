@@ -70,7 +70,7 @@ struct Balancer::State {
   Sessions sessions;
   Leases leases;
   PrefixIndex index;
-  Random random;
+  SplitMix random;
   int next_engine = 0;  // of equal ones
   BalancerStats counts;
 
