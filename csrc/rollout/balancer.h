@@ -91,17 +91,19 @@ struct EngineSpec {
 enum class EngineState : std::uint8_t { kUp, kDraining, kDown };
 enum class Breaker : std::uint8_t { kClosed, kOpen, kHalfOpen };
 
-// One request. Its length is num_tokens, or num_blocks x block_tokens + what is in no whole block.
+// One request.
 struct Request {
-  std::int64_t session = 0;  // whose turn it is; 0 for none. Tokens of a session only grow.
-  // The context, as ids; or nullptr, then without prefix matching but for the next two fields.
+  // Whose turn it is; 0 for none. Tokens of a session only grow: a context that is seen not to
+  // continue, at the last block that was known, counts as new.
+  std::int64_t session = 0;
+  // The context: its length, and its ids or nullptr.
   const std::int32_t* tokens = nullptr;
   std::int64_t num_tokens = 0;
-  // Instead of tokens: a name for each whole block of them, as in traces.
+  // Instead of ids: a name for each block, as in traces; the last one may be partly filled.
   const std::uint64_t* blocks = nullptr;
   std::int64_t num_blocks = 0;
-  // Without tokens and blocks: the first group_tokens are the same in all requests of this group;
-  // 0 for none. A session counts on its own cache by length.
+  // Instead of both: the first group_tokens are the same in all requests of this group; 0 for none.
+  // A session counts on what it had computed, by its length.
   std::int64_t group = 0;
   std::int64_t group_tokens = 0;
   // Engines with older weights are no candidates, so that a trajectory never goes back.

@@ -109,6 +109,43 @@ TEST(BreakableStaysWhereTheRuleHoldsExactly) {
   CHECK_EQUAL(balancer.Acquire(ByLength(1, 10), 0).engine, 0);
 }
 
+TEST(BreakableLeavesAboveTheFactorTimesTheLowestLoad) {
+  // W_min = 10, w = 1: the bound is 1.2 x 10 + 1 + 2 = 15.
+  for (const int num_at_home : {15, 16}) {
+    Balancer balancer(Of(Policy::kBreakable));
+    AddEngines(&balancer, 2);
+    std::int64_t own = 0, session = 1;
+    balancer.Drain(1);
+    for (int i = 0; i < num_at_home; ++i) {
+      const std::int64_t lease = balancer.Acquire(ByLength(session++, 10), 0).lease;
+      if (i == 0) own = lease;
+    }
+    balancer.EngineUp(1);
+    for (int i = 0; i < 10; ++i)
+      CHECK_EQUAL(balancer.Acquire(ByLength(session++, 10), 0).engine, 1);
+    balancer.Pause(own, 0);
+    CHECK_EQUAL(balancer.Acquire(ByLength(1, 10), 0).engine, num_at_home == 15 ? 0 : 1);
+  }
+}
+
+TEST(BreakableWeighsWhatIsNotCached) {
+  // Engine 1 has the load 1 and the prompt, engine 0 neither.
+  BalancerSettings settings = Of(Policy::kBreakable);
+  settings.base_tokens = 64;
+  settings.miss_weight = 3;
+  Balancer balancer(settings);
+  AddEngines(&balancer, 2);
+  const std::vector<std::int32_t> prompt(32, 1), other(32, 2);
+  balancer.Drain(0);
+  CHECK_EQUAL(balancer.Acquire(ByTokens(0, prompt), 0).engine, 1);
+  balancer.EngineUp(0);
+  // 0 + 3 x 32 / 64 against 1 + 0: the cache wins; for another prompt the load does.
+  const Placement cached = balancer.Acquire(ByTokens(0, prompt), 0);
+  CHECK_EQUAL(cached.engine, 1);
+  CHECK_EQUAL(cached.hit_tokens, 32);
+  CHECK_EQUAL(balancer.Acquire(ByTokens(0, other), 0).engine, 0);
+}
+
 TEST(LeasesEndOnceAndUnknownOnesAreErrors) {
   Balancer balancer(Of(Policy::kBreakable));
   AddEngines(&balancer, 1);
@@ -303,6 +340,22 @@ TEST(TheBreakerOpensProbesOnceAndDoublesItsPause) {
   CHECK(balancer.Look(0).breaker == Breaker::kClosed);
   CHECK(fail(now) && fail(now));
   CHECK(balancer.Look(0).breaker == Breaker::kClosed);  // counts from the beginning
+}
+
+TEST(AProbeThatSucceededIsAnOrdinaryLeaseAfterwards) {
+  BalancerSettings settings = Of(Policy::kLeast);
+  settings.breaker_failures = 1;
+  settings.breaker_nanoseconds = 10;
+  for (const Ending ending : {Ending::kCancelled, Ending::kFinished}) {
+    Balancer balancer(settings);
+    AddEngines(&balancer, 1);
+    balancer.Release(balancer.Acquire(ByLength(0, 1), 0).lease, Ending::kFailed, 0);
+    const Placement probe = balancer.Acquire(ByLength(1, 1), 10);
+    balancer.Pause(probe.lease, 11);
+    CHECK(balancer.Look(0).breaker == Breaker::kClosed);
+    balancer.Release(probe.lease, ending, 12);
+    CHECK(balancer.Look(0).breaker == Breaker::kClosed);
+  }
 }
 
 TEST(AClockThatGoesBackwardsStandsStill) {

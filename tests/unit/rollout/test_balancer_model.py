@@ -117,6 +117,7 @@ class Machine(RuleBasedStateMachine):
         answer = self.model.acquire(ask, self.now)
         assert placement.admission == answer.admission
         if answer.admission != "placed":
+            assert not any(self.is_idle_and_fits(k, ask) for k in range(len(self.model.engines)))
             return
         assert (placement.engine, placement.hit_tokens) == (answer.engine, answer.hit)
         assert (placement.is_new, placement.has_moved) == (answer.is_new, answer.has_moved)
@@ -125,6 +126,16 @@ class Machine(RuleBasedStateMachine):
         assert placement.lease not in self.given
         self.model.bind(placement.lease, ask, answer.engine)
         self.given.append(placement.lease)
+
+    def is_idle_and_fits(self, k: int, ask: Ask) -> bool:
+        """What no refusal may leave unused, unless a strict session waits for its own engine."""
+        view = self.balancer.look(k)
+        return (
+            (view.state, view.breaker, view.num_running + view.num_paused) == ("up", "closed", 0)
+            and view.version >= ask.min_version
+            and ask.length <= (view.kv_tokens or ask.length)
+            and (self.model.policy != "agentmath" or self.model.home(ask.session) < 0)
+        )
 
     @precondition(lambda self: self.given)
     @rule(data=st.data(), tokens=st.integers(0, 60))
