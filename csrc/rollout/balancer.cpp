@@ -12,7 +12,7 @@ namespace {
 constexpr const char* kPolicyNames[kNumPolicies] = {"agentmath", "breakable",    "round_robin",
                                                     "least",     "power_of_two", "consistent_hash",
                                                     "radix",     "score"};
-constexpr std::int64_t kMaxTokens = std::int64_t{1} << 31;
+constexpr std::int64_t kMaxTokens = INT32_MAX;
 // With at most 2^24 leases no sum leaves 64 bits.
 constexpr std::int64_t kMaxWeight = kWeightUnit << 22;
 constexpr double kMaxBaseWeight = 1 << 20;
@@ -42,9 +42,9 @@ const BalancerSettings& Checked(const BalancerSettings& s) {
   Demand(IsWithin(s.score_load, 0, 1e9), "score_load", s.score_load, "0 or more");
   Demand(IsWithin(s.kv_share, 1e-9, 1), "kv_share", s.kv_share, "above 0, at most 1");
   Demand(s.block_tokens >= 1 && s.block_tokens <= kMaxTokens, "block_tokens", s.block_tokens,
-         "1 to 2^31");
+         "1 to 2^31 - 1");
   Demand(s.max_sessions >= 1 && s.max_sessions < kMaxTokens, "max_sessions", s.max_sessions,
-         "1 to 2^31");
+         "1 to 2^31 - 1");
   Demand(s.breaker_failures >= 0, "breaker_failures", s.breaker_failures, "0 or more");
   Demand(s.breaker_nanoseconds >= 0 && s.breaker_nanoseconds <= kMaxNanoseconds,
          "breaker_nanoseconds", s.breaker_nanoseconds, "0 to 2^55");
@@ -79,7 +79,7 @@ Engine& Balancer::State::At(int engine) {
 
 // floor(L / L_base) + w_base
 std::int64_t Balancer::State::Weight(std::int64_t num_tokens) const {
-  Demand(num_tokens >= 0 && num_tokens <= kMaxTokens, "num_tokens", num_tokens, "0 to 2^31");
+  Demand(num_tokens >= 0 && num_tokens <= kMaxTokens, "num_tokens", num_tokens, "0 to 2^31 - 1");
   const std::int64_t whole = num_tokens / settings.base_tokens;
   Demand(whole < kMaxWeight / kWeightUnit, "num_tokens / base_tokens", whole, "below 2^22");
   return whole * kWeightUnit + std::llround(settings.base_weight * kWeightUnit);

@@ -7,6 +7,7 @@ namespace agentmath::rollout {
 
 Placement Balancer::State::Acquire(const Request& request, std::int64_t given_now) {
   now = std::max(now, given_now);
+  leases.MakeRoom();
   Context context = Read(request);
   Session* session = request.session == 0 ? nullptr : sessions.Find(request.session);
   // A session does not stand in its own way: its paused weight is off while it is weighed.
@@ -106,9 +107,8 @@ void Balancer::State::Bind(const Context& context, Session* session, Placement* 
   lease.context_tokens = context.num_tokens;
   lease.engine = place->engine;
   Engine& engine = engines[place->engine];
-  lease.is_probe = engine.breaker != Breaker::kClosed;
   place->lease = leases.Open(lease);
-  if (lease.is_probe) engine.Probe(place->lease);
+  if (engine.breaker != Breaker::kClosed) engine.Probe(place->lease);
   Rebind(lease);
   ++engine.num_placed;
   next_engine = place->engine + 1;

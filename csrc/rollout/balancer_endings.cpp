@@ -45,9 +45,10 @@ void Balancer::State::ClosePaused(Session* session) {
 
 void Balancer::State::Report(const Lease& lease, Ending ending) {
   Engine& engine = engines[lease.engine];
-  if (ending == Ending::kFinished) engine.Succeeded(lease.is_probe);
-  if (ending == Ending::kFailed) engine.Failed(lease.is_probe, settings, now);
-  if (ending == Ending::kCancelled && lease.is_probe) engine.ProbeWithdrawn(now);
+  const bool is_probe = engine.probe == leases.NumberOf(lease);
+  if (ending == Ending::kFinished) engine.Succeeded(is_probe);
+  if (ending == Ending::kFailed) engine.Failed(is_probe, settings, now);
+  if (ending == Ending::kCancelled && is_probe) engine.ProbeWithdrawn(now);
 }
 
 bool Balancer::Progress(std::int64_t lease, std::int64_t num_tokens) {
@@ -70,7 +71,6 @@ bool Balancer::Pause(std::int64_t lease, std::int64_t now) {
   if (open == nullptr) return false;
   if (open->is_paused) return true;
   state.Report(*open, Ending::kFinished);
-  open->is_probe = false;
   Session* session = open->session == 0 ? nullptr : state.sessions.Find(open->session);
   if (session == nullptr || session->has_ended) {
     state.Close(open, Ending::kFinished);

@@ -26,7 +26,7 @@ struct Engine {
   int num_failures = 0;      // in a row
   std::int64_t backoff = 0;  // nanoseconds
   std::int64_t reopen = 0;   // kOpen: when it may be probed
-  std::int64_t probe = 0;    // kHalfOpen: the lease
+  std::int64_t probe = 0;    // kHalfOpen: the lease that decides, else 0
 
   std::int64_t num_bound() const { return num_running + num_paused; }
 

@@ -17,21 +17,22 @@ struct Lease {
   int engine = -1;
   bool is_open = false;
   bool is_paused = false;
-  bool is_probe = false;  // decides about its engine's breaker
 };
 
 class Leases {
  public:
   static constexpr int kSlotBits = 24;
 
-  // Throws std::length_error above 2^24 open ones.
+  // Before Open. Throws std::length_error above 2^24 open ones.
+  void MakeRoom() {
+    if (!free_.empty()) return;
+    if (slots_.size() >> kSlotBits != 0)
+      throw std::length_error("more than 2^24 leases are open: are they released?");
+    slots_.emplace_back();
+    free_.push_back(static_cast<std::uint32_t>(slots_.size() - 1));
+  }
+
   std::int64_t Open(const Lease& lease) {
-    if (free_.empty()) {
-      if (slots_.size() >> kSlotBits != 0)
-        throw std::length_error("more than 2^24 leases are open: are they released?");
-      free_.push_back(static_cast<std::uint32_t>(slots_.size()));
-      slots_.emplace_back();
-    }
     const std::uint32_t slot = free_.back();
     free_.pop_back();
     const std::int64_t num_uses = slots_[slot].num_uses + 1;

@@ -110,6 +110,15 @@ std::string Balancer::Dump() const {
   });
   if (num_listed > kMaxListed)
     Print(&out, "... and %lld more leases\n", static_cast<long long>(num_listed - kMaxListed));
+  num_listed = 0;
+  state_->sessions.ForEach([&](const Session& session) {
+    if (++num_listed > kMaxListed) return;
+    Print(&out, "session %lld %s, %d blocks of its context known at engine %d\n",
+          static_cast<long long>(session.id), session.is_idle() ? "idle" : "busy",
+          session.num_blocks, session.engine);
+  });
+  if (num_listed > kMaxListed)
+    Print(&out, "... and %lld more sessions\n", static_cast<long long>(num_listed - kMaxListed));
   return out;
 }
 

@@ -358,6 +358,20 @@ TEST(AProbeThatSucceededIsAnOrdinaryLeaseAfterwards) {
   }
 }
 
+TEST(AProbeOfBeforeAnEngineCameBackSaysNothingOfItNow) {
+  BalancerSettings settings = Of(Policy::kLeast);
+  settings.breaker_failures = 2;
+  settings.breaker_nanoseconds = 10;
+  Balancer balancer(settings);
+  AddEngines(&balancer, 1);
+  for (int i = 0; i < 2; ++i)
+    balancer.Release(balancer.Acquire(ByLength(0, 1), 0).lease, Ending::kFailed, 0);
+  const Placement probe = balancer.Acquire(ByLength(0, 1), 10);
+  balancer.EngineUp(0);
+  balancer.Release(probe.lease, Ending::kFailed, 11);  // the first failure in a row, not a probe's
+  CHECK(balancer.Look(0).breaker == Breaker::kClosed);
+}
+
 TEST(AClockThatGoesBackwardsStandsStill) {
   BalancerSettings settings = Of(Policy::kLeast);
   settings.breaker_failures = 1;

@@ -66,7 +66,8 @@ class Machine(RuleBasedStateMachine):
         engine = self.model.engines[k]
         if what == "up":
             self.balancer.engine_up(k)
-            engine.state, engine.breaker, engine.failures = "up", "closed", 0
+            engine.state = "up"
+            self.model.close_breaker(k)
         elif what == "down":
             assert self.balancer.engine_down(k) == self.model.engine_down(k)
         elif what == "drain":
