@@ -60,10 +60,13 @@ class Timed:
     """Our balancer with a stopwatch around each call. Contexts are made before the replay starts."""
 
     def __init__(self, replay: Replay, policy: str, num_workers: int) -> None:
-        blocks = max(replay.num_distinct_blocks, 1000)
-        self.balancer = Balancer(
-            BalancerSettings(policy=policy, block_tokens=replay.block_tokens, index_bytes=46 * blocks)  # type: ignore[arg-type]
+        settings = BalancerSettings(
+            policy=policy,  # type: ignore[arg-type]
+            block_tokens=replay.block_tokens,
+            index_bytes=46 * max(replay.num_distinct_blocks, 1000),
+            max_sessions=max(len({request.session for request in replay.requests}), 16),
         )
+        self.balancer = Balancer(settings)
         for _ in range(num_workers):
             self.balancer.add_engine()
         self.is_by_name = replay.block_tokens != 16
@@ -123,6 +126,7 @@ def run_ours(replay: Replay, policy: str, num_workers: int) -> dict[str, Any]:
         "decisions_per_second": 1e9 / mean_ns,
         "p99_us": float(np.percentile(timed.acquire_ns, 99)) / 1000,
         "bytes_per_block": stats.num_index_bytes / stats.num_blocks if stats.num_blocks else None,
+        "bytes_per_session": stats.num_session_bytes / stats.num_sessions if stats.num_sessions else None,
         "expected_hit": stats.num_hit_tokens / stats.num_tokens,
         "moved": stats.num_moved,
     }
