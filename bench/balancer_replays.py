@@ -26,7 +26,7 @@ class Request:
     blocks: tuple[int, ...]
     """Ids of the prompt's blocks, each naming its whole prefix; empty where the trace has none."""
     num_tokens: int
-    session: int
+    session: int | None
     seconds: float
     """The worker's time, without what it has to prefill."""
     arrival: float = 0.0
@@ -67,7 +67,7 @@ def cold_replay(seed: int = 0) -> Replay:
     """2,000 prompts of 600 blocks that share nothing."""
     draw = random.Random(seed)
     requests = (
-        Request(tuple(range(600 * i + 1, 600 * i + 601)), 9600, 0, draw.uniform(0.01, 0.03), 0.01 * i)
+        Request(tuple(range(600 * i + 1, 600 * i + 601)), 9600, None, draw.uniform(0.01, 0.03), 0.01 * i)
         for i in range(2000)
     )
     return Replay("cold", 16, tuple(requests))
@@ -84,7 +84,7 @@ def read_trace(path: Path, *, limit: int, speed: float) -> Replay:
             Request(
                 tuple(row["hash_ids"]),
                 row["input_length"],
-                row["hash_ids"][1] + 1 if len(row["hash_ids"]) > 1 else 0,
+                row["hash_ids"][1] if len(row["hash_ids"]) > 1 else None,
                 row["output_length"] * STEP_SECONDS,
                 row["timestamp"] / 1000 / speed,
             )
@@ -94,7 +94,7 @@ def read_trace(path: Path, *, limit: int, speed: float) -> Replay:
     table = list(csv.DictReader(io.StringIO("\n".join(lines[: limit + 1]))))
     times = [datetime.fromisoformat(row["TIMESTAMP"][:26]).timestamp() for row in table]
     requests = [
-        Request((), int(row["ContextTokens"]), 0, int(row["GeneratedTokens"]) * STEP_SECONDS, (t - times[0]) / speed)
+        Request((), int(row["ContextTokens"]), None, int(row["GeneratedTokens"]) * STEP_SECONDS, (t - times[0]) / speed)
         for row, t in zip(table, times, strict=True)
     ]
     return Replay(path.name.split(".")[0], 16, tuple(requests))

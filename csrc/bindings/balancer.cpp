@@ -224,6 +224,7 @@ void BindBalancer(nb::module_& parent) {
       .def("verify", &Balancer::Verify);
   balancer.attr("WEIGHT_UNIT") = rollout::kWeightUnit;
   balancer.attr("ANY_VERSION") = rollout::kAnyVersion;
+  balancer.attr("NO_SESSION") = rollout::kNoSession;
   BindEngines(balancer);
 }
 

@@ -174,7 +174,7 @@ void Balancer::DropCached(int engine, const Request& request, std::int64_t kept_
   state.HashAll(&context);
   const std::size_t kept = static_cast<std::size_t>(kept_tokens) / context.blocks.block_tokens;
   state.index.Drop(state.chain.data(), state.chain.size(), kept, engine, version);
-  Session* session = request.session == 0 ? nullptr : state.sessions.Find(request.session);
+  Session* session = state.sessions.Find(request.session);
   if (session != nullptr && session->engine == engine)
     session->context_tokens = std::min(session->context_tokens, kept_tokens);
 }
@@ -187,9 +187,12 @@ Placement Balancer::Acquire(const Request& request, std::int64_t now) {
 void Balancer::Adopt(int engine, const Request& request) {
   const std::lock_guard<std::mutex> lock(state_->mutex);
   State& state = *state_;
-  state.At(engine);
+  if (state.At(engine).state == EngineState::kDown)
+    throw std::invalid_argument("engine " + std::to_string(engine) +
+                                " is down: nothing is cached there");
   Context context = state.Read(request);
-  Session* session = request.session == 0 ? nullptr : &state.sessions.Open(request.session);
+  Session* session =
+      request.session == kNoSession ? nullptr : &state.sessions.Open(request.session);
   if (session != nullptr && !session->is_idle())
     throw std::invalid_argument("session " + std::to_string(request.session) +
                                 " has open leases: it cannot be adopted");

@@ -32,6 +32,7 @@ namespace agentmath::rollout {
 constexpr std::int64_t kWeightUnit = 1 << 16;  // one request of w = 1
 constexpr int kNoEngine = -1;
 constexpr std::int64_t kAnyVersion = INT64_MIN;
+constexpr std::int64_t kNoSession = INT64_MIN;
 
 enum class Policy : std::uint8_t {
   kAgentMath,       // lowest load when new, then the same engine for good
@@ -93,9 +94,9 @@ enum class Breaker : std::uint8_t { kClosed, kOpen, kHalfOpen };
 
 // One request.
 struct Request {
-  // Whose turn it is; 0 for none. Tokens of a session only grow: a context that is seen not to
-  // continue, at the last block that was known, counts as new.
-  std::int64_t session = 0;
+  // Whose turn it is, any number, or kNoSession. Tokens of a session only grow: a context that is
+  // seen not to continue, at the last block that was known, counts as new.
+  std::int64_t session = kNoSession;
   // The context: its length, and its ids or nullptr.
   const std::int32_t* tokens = nullptr;
   std::int64_t num_tokens = 0;

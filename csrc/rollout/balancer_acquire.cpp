@@ -9,7 +9,7 @@ Placement Balancer::State::Acquire(const Request& request, std::int64_t given_no
   now = std::max(now, given_now);
   leases.MakeRoom();
   Context context = Read(request);
-  Session* session = request.session == 0 ? nullptr : sessions.Find(request.session);
+  Session* session = sessions.Find(request.session);
   // A session does not stand in its own way: its paused weight is off while it is weighed.
   Lease* paused = nullptr;
   if (session != nullptr && session->paused != 0) paused = leases.Find(session->paused);
@@ -31,7 +31,7 @@ Placement Balancer::State::Acquire(const Request& request, std::int64_t given_no
     leases.Close(paused);
     session->paused = 0;
   }
-  if (request.session != 0) session = &sessions.Open(request.session);
+  if (request.session != kNoSession) session = &sessions.Open(request.session);
   place.hit_tokens = Learn(&context, session, engine);
   Bind(context, session, &place);
   return place;
@@ -102,7 +102,7 @@ void Balancer::State::FindHits(Context* context, const Session* session) {
 
 void Balancer::State::Bind(const Context& context, Session* session, Placement* place) {
   Lease lease;
-  lease.session = session == nullptr ? 0 : session->id;
+  lease.session = session == nullptr ? kNoSession : session->id;
   lease.weight = context.weight;
   lease.context_tokens = context.num_tokens;
   lease.engine = place->engine;
@@ -146,7 +146,7 @@ Placement Balancer::State::Refuse(const Request& request, const Context& context
 }
 
 std::uint64_t Balancer::State::HashKey(const Request& request, const Context& context) const {
-  if (request.session != 0) return Mix(static_cast<std::uint64_t>(request.session));
+  if (request.session != kNoSession) return Mix(static_cast<std::uint64_t>(request.session)) | 1;
   return context.blocks.num_blocks == 0 ? 0 : context.blocks.Hash(kEmptyPrefix, 0);
 }
 

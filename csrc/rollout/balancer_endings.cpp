@@ -25,7 +25,7 @@ Lease* Balancer::State::FindOpen(std::int64_t number) {
 
 void Balancer::State::Close(Lease* lease, Ending ending) {
   Unbind(*lease);
-  if (Session* session = lease->session == 0 ? nullptr : sessions.Find(lease->session)) {
+  if (Session* session = sessions.Find(lease->session)) {
     if (lease->is_paused)
       session->paused = 0;
     else
@@ -71,7 +71,7 @@ bool Balancer::Pause(std::int64_t lease, std::int64_t now) {
   if (open == nullptr) return false;
   if (open->is_paused) return true;
   state.Report(*open, Ending::kFinished);
-  Session* session = open->session == 0 ? nullptr : state.sessions.Find(open->session);
+  Session* session = state.sessions.Find(open->session);
   if (session == nullptr || session->has_ended) {
     state.Close(open, Ending::kFinished);
     return true;
@@ -98,7 +98,7 @@ bool Balancer::Release(std::int64_t lease, Ending ending, std::int64_t now) {
 
 bool Balancer::EndSession(std::int64_t id) {
   const std::lock_guard<std::mutex> lock(state_->mutex);
-  Session* session = id == 0 ? nullptr : state_->sessions.Find(id);
+  Session* session = state_->sessions.Find(id);
   if (session == nullptr || session->has_ended) return false;
   session->has_ended = true;
   session->engine = kNoEngine;

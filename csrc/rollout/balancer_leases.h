@@ -10,7 +10,7 @@
 namespace agentmath::rollout {
 
 struct Lease {
-  std::int64_t session = 0;  // 0 for none
+  std::int64_t session = 0;  // or kNoSession
   std::int64_t weight = 0;   // in units of 1 / kWeightUnit
   std::int64_t context_tokens = 0;
   std::int64_t num_uses = 0;  // of this slot

@@ -36,7 +36,7 @@ int Balancer::EngineOf(std::int64_t lease) const {
 
 std::int64_t Balancer::NumKnownTokens(std::int64_t id) const {
   const std::lock_guard<std::mutex> lock(state_->mutex);
-  const Session* session = id == 0 ? nullptr : state_->sessions.Find(id);
+  const Session* session = state_->sessions.Find(id);
   if (session == nullptr || !state_->IsCached(*session, session->engine)) return 0;
   return session->num_blocks * state_->settings.block_tokens;
 }
@@ -103,10 +103,12 @@ std::string Balancer::Dump() const {
   std::int64_t num_listed = 0;
   state_->leases.ForEach([&](Lease* lease) {
     if (++num_listed > kMaxListed) return;
-    Print(&out, "lease %lld %s, session %lld at engine %d, w %.4f, %lld tokens\n",
+    const std::string whose =
+        lease->session == kNoSession ? "no session" : "session " + std::to_string(lease->session);
+    Print(&out, "lease %lld %s, %s at engine %d, w %.4f, %lld tokens\n",
           static_cast<long long>(state_->leases.NumberOf(*lease)),
-          lease->is_paused ? "paused" : "running", static_cast<long long>(lease->session),
-          lease->engine, Units(lease->weight), static_cast<long long>(lease->context_tokens));
+          lease->is_paused ? "paused" : "running", whose.c_str(), lease->engine,
+          Units(lease->weight), static_cast<long long>(lease->context_tokens));
   });
   if (num_listed > kMaxListed)
     Print(&out, "... and %lld more leases\n", static_cast<long long>(num_listed - kMaxListed));
@@ -131,7 +133,7 @@ void Balancer::Verify() const {
     sum.weight += lease->weight;
     sum.context_tokens += lease->context_tokens;
     ++(lease->is_paused ? sum.num_paused : sum.num_running);
-    if (lease->session == 0) return;
+    if (lease->session == kNoSession) return;
     const Session* session = state_->sessions.Find(lease->session);
     Demand(session != nullptr, "a lease's session is not known");
     Demand(lease->is_paused == (session->paused == state_->leases.NumberOf(*lease)),

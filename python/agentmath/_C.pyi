@@ -586,6 +586,7 @@ class balancer:
 
         WEIGHT_UNIT: int
         ANY_VERSION: int
+        NO_SESSION: int
 
         def __init__(self, settings: balancer.Settings) -> None: ...
         def add_engine(self, capacity: float, kv_tokens: int, version: int) -> int: ...

@@ -126,9 +126,9 @@ class Balancer:
         """Its cache is void, its weights are the same."""
         self._core.clear_cache(engine)
 
-    def drop_cached(self, engine: int, ids: Ids, *, kept_tokens: int, session: int = 0) -> None:
+    def drop_cached(self, engine: int, ids: Ids, *, kept_tokens: int, session: int | None = None) -> None:
         """The engine reports that of this context only the first kept_tokens are still cached."""
-        self._core.drop_cached(engine, _array(ids), session, kept_tokens)
+        self._core.drop_cached(engine, _array(ids), _number(session), kept_tokens)
 
     def adopt(self, engine: int, ids: Ids, *, session: int) -> None:
         """After a restart of this process: a session's context is still cached at the engine."""
@@ -136,21 +136,27 @@ class Balancer:
 
     # ---- requests ----
 
-    def acquire(self, ids: Ids, *, session: int = 0, min_version: int = core.Balancer.ANY_VERSION) -> Placement:
+    def acquire(
+        self, ids: Ids, *, session: int | None = None, min_version: int = core.Balancer.ANY_VERSION
+    ) -> Placement:
         """Decide once, at once; placement.admission says whether there is a lease. ids: int32 [L], the whole context;
         an array of another type, or a list, is copied. min_version: engines with older weights are left out."""
-        return self._core.acquire(_array(ids), session, min_version, self._clock())
+        return self._core.acquire(_array(ids), _number(session), min_version, self._clock())
 
-    def acquire_blocks(self, names: npt.NDArray[np.uint64], num_tokens: int, *, session: int = 0) -> Placement:
+    def acquire_blocks(
+        self, names: npt.NDArray[np.uint64], num_tokens: int, *, session: int | None = None
+    ) -> Placement:
         """The same for a context of which only a name for each block is known, as in request traces."""
-        return self._core.acquire_blocks(names, num_tokens, session, core.Balancer.ANY_VERSION, self._clock())
+        return self._core.acquire_blocks(names, num_tokens, _number(session), core.Balancer.ANY_VERSION, self._clock())
 
-    def acquire_length(self, num_tokens: int, *, session: int = 0, group: int = 0, group_tokens: int = 0) -> Placement:
+    def acquire_length(
+        self, num_tokens: int, *, session: int | None = None, group: int = 0, group_tokens: int = 0
+    ) -> Placement:
         """The same where only lengths are known: a session counts on what it had computed, and the first group_tokens
         are the same in all requests of a group."""
         return self._core.acquire_length(
             num_tokens,
-            session=session,
+            session=_number(session),
             group=group,
             group_tokens=group_tokens,
             min_version=core.Balancer.ANY_VERSION,
@@ -180,7 +186,7 @@ class Balancer:
 
     @asynccontextmanager
     async def place(
-        self, ids: Ids, *, session: int = 0, min_version: int = core.Balancer.ANY_VERSION, seconds: float
+        self, ids: Ids, *, session: int | None = None, min_version: int = core.Balancer.ANY_VERSION, seconds: float
     ) -> AsyncIterator[Placement]:
         """A lease around a request: waits for an engine, and closes the lease as the block ends (an EngineError from
         it is the engine's failure, cancellation is not).
@@ -199,7 +205,9 @@ class Balancer:
         finally:
             self.release(placement.lease, ending)
 
-    async def _wait(self, ids: npt.NDArray[np.int32], session: int, min_version: int, seconds: float) -> Placement:
+    async def _wait(
+        self, ids: npt.NDArray[np.int32], session: int | None, min_version: int, seconds: float
+    ) -> Placement:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         while True:
@@ -245,6 +253,10 @@ class Balancer:
     def dump(self) -> str:
         """The whole state as text, for people."""
         return self._core.dump()
+
+
+def _number(session: int | None) -> int:
+    return core.Balancer.NO_SESSION if session is None else session
 
 
 def _array(ids: Ids) -> npt.NDArray[np.int32]:

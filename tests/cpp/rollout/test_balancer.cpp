@@ -137,19 +137,19 @@ TEST(BreakableWeighsWhatIsNotCached) {
   AddEngines(&balancer, 2);
   const std::vector<std::int32_t> prompt(32, 1), other(32, 2);
   balancer.Drain(0);
-  CHECK_EQUAL(balancer.Acquire(ByTokens(0, prompt), 0).engine, 1);
+  CHECK_EQUAL(balancer.Acquire(ByTokens(kNoSession, prompt), 0).engine, 1);
   balancer.EngineUp(0);
   // 0 + 3 x 32 / 64 against 1 + 0: the cache wins; for another prompt the load does.
-  const Placement cached = balancer.Acquire(ByTokens(0, prompt), 0);
+  const Placement cached = balancer.Acquire(ByTokens(kNoSession, prompt), 0);
   CHECK_EQUAL(cached.engine, 1);
   CHECK_EQUAL(cached.hit_tokens, 32);
-  CHECK_EQUAL(balancer.Acquire(ByTokens(0, other), 0).engine, 0);
+  CHECK_EQUAL(balancer.Acquire(ByTokens(kNoSession, other), 0).engine, 0);
 }
 
 TEST(LeasesEndOnceAndUnknownOnesAreErrors) {
   Balancer balancer(Of(Policy::kBreakable));
   AddEngines(&balancer, 1);
-  const Placement place = balancer.Acquire(ByLength(0, 10), 0);
+  const Placement place = balancer.Acquire(ByLength(kNoSession, 10), 0);
   CHECK(balancer.Release(place.lease, Ending::kFinished, 0));
   CHECK(!balancer.Release(place.lease, Ending::kFinished, 0));
   CHECK(!balancer.Release(place.lease, Ending::kFailed, 0));
@@ -161,7 +161,7 @@ TEST(LeasesEndOnceAndUnknownOnesAreErrors) {
                                      place.lease + 1, place.lease * 2, INT64_MIN, INT64_MAX})
     CHECK_THROWS(std::invalid_argument, balancer.Release(unknown, Ending::kFinished, 0));
   // A slot that is used again has another number.
-  CHECK(balancer.Acquire(ByLength(0, 10), 0).lease != place.lease);
+  CHECK(balancer.Acquire(ByLength(kNoSession, 10), 0).lease != place.lease);
   CHECK(!balancer.Release(place.lease, Ending::kFinished, 0));
   CHECK_EQUAL(balancer.Look(0).num_running, 1);
 }
@@ -219,7 +219,8 @@ TEST(EmptyAndShortPromptsHitNothingAndAreNotIndexed) {
   AddEngines(&balancer, 1);
   for (const std::size_t length : {0u, 15u}) {
     const std::vector<std::int32_t> tokens(length, 7);
-    for (int i = 0; i < 2; ++i) CHECK_EQUAL(balancer.Acquire(ByTokens(0, tokens), 0).hit_tokens, 0);
+    for (int i = 0; i < 2; ++i)
+      CHECK_EQUAL(balancer.Acquire(ByTokens(kNoSession, tokens), 0).hit_tokens, 0);
   }
   CHECK_EQUAL(balancer.GetStats().num_blocks, 0);
   CHECK_EQUAL(Weights(balancer), 4 * kWeightUnit);
@@ -314,28 +315,28 @@ TEST(TheBreakerOpensProbesOnceAndDoublesItsPause) {
   Balancer balancer(settings);
   AddEngines(&balancer, 1);
   const auto fail = [&](std::int64_t now) {
-    const Placement place = balancer.Acquire(ByLength(0, 1), now);
+    const Placement place = balancer.Acquire(ByLength(kNoSession, 1), now);
     return place.lease != 0 && balancer.Release(place.lease, Ending::kFailed, now);
   };
   for (int i = 0; i < 3; ++i) CHECK(fail(0));
   CHECK(balancer.Look(0).breaker == Breaker::kOpen);
   std::int64_t now = 0;
   for (std::int64_t pause = kSecond; pause <= 64 * kSecond; pause *= 2) {
-    const Placement refused = balancer.Acquire(ByLength(0, 1), now + pause - 1);
+    const Placement refused = balancer.Acquire(ByLength(kNoSession, 1), now + pause - 1);
     CHECK(refused.admission == Admission::kNoEngine);
     CHECK_EQUAL(refused.retry_nanoseconds, now + pause);
     now += pause;
-    const Placement probe = balancer.Acquire(ByLength(0, 1), now);
+    const Placement probe = balancer.Acquire(ByLength(kNoSession, 1), now);
     CHECK(probe.admission == Admission::kPlaced);
-    CHECK(balancer.Acquire(ByLength(0, 1), now).admission ==
+    CHECK(balancer.Acquire(ByLength(kNoSession, 1), now).admission ==
           Admission::kNoEngine);  // one at a time
     balancer.Release(probe.lease, Ending::kFailed, now);
   }
   CHECK(!fail(now + 64 * kSecond - 1));  // no longer than 64 times
   now += 64 * kSecond;
-  const Placement cancelled = balancer.Acquire(ByLength(0, 1), now);
+  const Placement cancelled = balancer.Acquire(ByLength(kNoSession, 1), now);
   balancer.Release(cancelled.lease, Ending::kCancelled, now);  // says nothing: another may try
-  const Placement probe = balancer.Acquire(ByLength(0, 1), now);
+  const Placement probe = balancer.Acquire(ByLength(kNoSession, 1), now);
   balancer.Release(probe.lease, Ending::kFinished, now);
   CHECK(balancer.Look(0).breaker == Breaker::kClosed);
   CHECK(fail(now) && fail(now));
@@ -349,7 +350,7 @@ TEST(AProbeThatSucceededIsAnOrdinaryLeaseAfterwards) {
   for (const Ending ending : {Ending::kCancelled, Ending::kFinished}) {
     Balancer balancer(settings);
     AddEngines(&balancer, 1);
-    balancer.Release(balancer.Acquire(ByLength(0, 1), 0).lease, Ending::kFailed, 0);
+    balancer.Release(balancer.Acquire(ByLength(kNoSession, 1), 0).lease, Ending::kFailed, 0);
     const Placement probe = balancer.Acquire(ByLength(1, 1), 10);
     balancer.Pause(probe.lease, 11);
     CHECK(balancer.Look(0).breaker == Breaker::kClosed);
@@ -365,8 +366,8 @@ TEST(AProbeOfBeforeAnEngineCameBackSaysNothingOfItNow) {
   Balancer balancer(settings);
   AddEngines(&balancer, 1);
   for (int i = 0; i < 2; ++i)
-    balancer.Release(balancer.Acquire(ByLength(0, 1), 0).lease, Ending::kFailed, 0);
-  const Placement probe = balancer.Acquire(ByLength(0, 1), 10);
+    balancer.Release(balancer.Acquire(ByLength(kNoSession, 1), 0).lease, Ending::kFailed, 0);
+  const Placement probe = balancer.Acquire(ByLength(kNoSession, 1), 10);
   balancer.EngineUp(0);
   balancer.Release(probe.lease, Ending::kFailed, 11);  // the first failure in a row, not a probe's
   CHECK(balancer.Look(0).breaker == Breaker::kClosed);
@@ -378,13 +379,13 @@ TEST(AClockThatGoesBackwardsStandsStill) {
   settings.breaker_nanoseconds = 10;
   Balancer balancer(settings);
   AddEngines(&balancer, 1);
-  balancer.Release(balancer.Acquire(ByLength(0, 1), 100).lease, Ending::kFailed, 50);
-  CHECK_EQUAL(balancer.Acquire(ByLength(0, 1), 0).retry_nanoseconds, 110);
-  CHECK(balancer.Acquire(ByLength(0, 1), 110).admission == Admission::kPlaced);
+  balancer.Release(balancer.Acquire(ByLength(kNoSession, 1), 100).lease, Ending::kFailed, 50);
+  CHECK_EQUAL(balancer.Acquire(ByLength(kNoSession, 1), 0).retry_nanoseconds, 110);
+  CHECK(balancer.Acquire(ByLength(kNoSession, 1), 110).admission == Admission::kPlaced);
   Balancer late(settings);
   AddEngines(&late, 1);
-  late.Release(late.Acquire(ByLength(0, 1), INT64_MAX).lease, Ending::kFailed, INT64_MAX);
-  CHECK_EQUAL(late.Acquire(ByLength(0, 1), 0).retry_nanoseconds, 0);  // it is due already
+  late.Release(late.Acquire(ByLength(kNoSession, 1), INT64_MAX).lease, Ending::kFailed, INT64_MAX);
+  CHECK_EQUAL(late.Acquire(ByLength(kNoSession, 1), 0).retry_nanoseconds, 0);  // it is due already
 }
 
 TEST(KvBudgetsBoundWhatIsBoundAndAnIdleEngineTakesWhatFits) {
@@ -483,6 +484,23 @@ TEST(AMillionSessionsWithTenThousandRemembered) {
   CHECK(!balancer.Acquire(ByLength(1000000, 100), 0).is_new);
 }
 
+TEST(EveryNumberButOneIsASession) {
+  for (int i = 0; i < kNumPolicies; ++i) {
+    Balancer balancer(Of(static_cast<Policy>(i)));
+    AddEngines(&balancer, 1);
+    for (const std::int64_t session : {std::int64_t{0}, std::int64_t{-1}, INT64_MAX, -INT64_MAX}) {
+      balancer.Pause(balancer.Acquire(ByLength(session, 10), 0).lease, 0);
+      CHECK_EQUAL(balancer.Look(0).num_paused, 1);
+      CHECK(!balancer.Acquire(ByLength(session, 10), 0).is_new);
+      CHECK(balancer.EndSession(session));
+    }
+    CHECK(!balancer.EndSession(kNoSession));
+    const Placement place = balancer.Acquire(ByLength(kNoSession, 10), 0);
+    balancer.Pause(place.lease, 0);  // there is no turn to come
+    CHECK_EQUAL(balancer.Look(0).num_paused, 0);
+  }
+}
+
 TEST(ASessionMayHaveSeveralRequestsAtOnceAndKeepsOnePausedLease) {
   Balancer balancer(Of(Policy::kBreakable));
   AddEngines(&balancer, 1);
@@ -504,6 +522,9 @@ TEST(AfterARestartAdoptedSessionsGoOnWhereTheirCachesAre) {
   Balancer balancer(Of(Policy::kBreakable));
   AddEngines(&balancer, 3);
   balancer.Adopt(2, ByTokens(1, tokens));
+  balancer.EngineDown(0);
+  CHECK_THROWS(std::invalid_argument, balancer.Adopt(0, ByTokens(2, tokens)));
+  balancer.EngineUp(0);
   const Placement place = balancer.Acquire(ByTokens(1, tokens), 0);
   CHECK_EQUAL(place.engine, 2);
   CHECK_EQUAL(place.hit_tokens, 64);

@@ -87,7 +87,7 @@ class Machine(RuleBasedStateMachine):
         k, session = self.some_engine(data), data.draw(st.sampled_from(sorted(self.contexts)))
         tokens = self.contexts[session]
         kept = data.draw(st.integers(0, len(tokens)))
-        self.balancer.drop_cached(k, tokens, kept_tokens=kept, session=session)
+        self.balancer.drop_cached(k, tokens, kept_tokens=kept, session=session or None)
         self.model.drop_cached(k, Ask(session, tokens, len(tokens)), kept)
 
     # ---- requests ----
@@ -105,13 +105,13 @@ class Machine(RuleBasedStateMachine):
         self.contexts[session] = tokens
         least = data.draw(st.sampled_from((core.Balancer.ANY_VERSION, core.Balancer.ANY_VERSION, 1)))
         ask = Ask(session, tokens, len(tokens), min_version=least)
-        self.compare(ask, self.balancer.acquire(np.array(tokens, np.int32), session=session, min_version=least))
+        self.compare(ask, self.balancer.acquire(np.array(tokens, np.int32), session=session or None, min_version=least))
 
     @rule(session=st.integers(0, 5), length=st.integers(0, 50), group=st.integers(0, 2))
     def acquire_by_length(self, session: int, length: int, group: int) -> None:
         ask = Ask(session, None, length, group, min(length, 10))
         self.contexts.pop(session, None)
-        given = self.balancer.acquire_length(length, session=session, group=group, group_tokens=min(length, 10))
+        given = self.balancer.acquire_length(length, session=session or None, group=group, group_tokens=min(length, 10))
         self.compare(ask, given)
 
     def compare(self, ask: Ask, placement: core.Placement) -> None:
@@ -160,7 +160,7 @@ class Machine(RuleBasedStateMachine):
         number = data.draw(st.sampled_from(self.given))
         assert self.balancer.pause(number) == self.model.pause(number, self.now)
 
-    @rule(session=st.integers(0, 6))
+    @rule(session=st.integers(1, 6))
     def end_session(self, session: int) -> None:
         assert self.balancer.end_session(session) == self.model.end_session(session)
         self.contexts.pop(session, None)
