@@ -33,6 +33,8 @@ using Names = nb::ndarray<const std::uint64_t, nb::ndim<1>, nb::c_contig, nb::de
 // About 40 us of hashing. Below that, giving up the GIL costs more than it saves: another thread
 // may keep it for milliseconds.
 constexpr std::int64_t kLongTokens = 16384;
+// Half a millisecond, in case a known session leaves its engine and all of it is hashed again.
+constexpr std::int64_t kVeryLongTokens = 131072;
 
 constexpr std::array<const char*, 4> kAdmissions = {"placed", "busy", "no_engine", "too_long"};
 constexpr std::array<const char*, 3> kStates = {"up", "draining", "down"};
@@ -56,7 +58,8 @@ Placement Acquire(Balancer& balancer, const Ids& ids, std::int64_t session,
   const Request request = OfIds(ids, session, min_version);
   std::optional<nb::gil_scoped_release> release;
   if (request.num_tokens > kLongTokens &&
-      request.num_tokens - balancer.NumKnownTokens(session) > kLongTokens)
+      (request.num_tokens > kVeryLongTokens ||
+       request.num_tokens - balancer.NumKnownTokens(session) > kLongTokens))
     release.emplace();
   return balancer.Acquire(request, now);
 }
