@@ -8,6 +8,7 @@ NB_MODULE(_C, m) {
   agentmath::BindBalancer(m);
   agentmath::BindDecode(m);
   agentmath::BindLoss(m);
-  agentmath::BindScheduler(m);
   agentmath::BindSandbox(m);
+  agentmath::BindScheduler(m);
+  agentmath::BindSimulator(m);
 }

@@ -616,3 +616,21 @@ class balancer:
         def stats(self) -> balancer.Stats: ...
         def dump(self) -> str: ...
         def verify(self) -> None: ...
+
+class simulator:
+    """Rollouts as discrete events over the production scheduler and balancer."""
+
+    @staticmethod
+    def plan(workload: dict[str, Any], seed: int, number: int) -> list[tuple[int, float]]:
+        """Turns of one trajectory: tokens that are sampled, seconds of the tool behind them (0 behind the last)."""
+
+    class Stop:
+        """Ends simulations from another thread: they raise RuntimeError."""
+
+        def __init__(self) -> None: ...
+        def set(self) -> None: ...
+
+    @staticmethod
+    def simulate(settings: dict[str, Any], stop: simulator.Stop, *, with_timeline: bool) -> dict[str, Any]:
+        """One whole simulation; orchestration/simulation.py makes settings and reads results. Raises KeyError for
+        settings that are missing or that nobody reads, ValueError and RuntimeError for what cannot be simulated."""

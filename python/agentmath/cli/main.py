@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentmath.cli import conformance, data, decontaminate, grade, replay, sandbox
+from agentmath.cli import conformance, data, decontaminate, grade, replay, sandbox, simulate
 from agentmath.cli.errors import guarded, report, warn
 from agentmath.core.errors import ConfigError, Interrupted
 
@@ -32,6 +32,9 @@ app.command(epilog=replay.EPILOG)(replay.replay)
 app.command()(decontaminate.decontaminate)
 app.command(epilog=conformance.EPILOG)(conformance.conformance)
 app.command(context_settings=data.SETTINGS, options_metavar=data.USAGE, epilog=data.EPILOG)(data.data)
+app.command(context_settings=simulate.SETTINGS, options_metavar=simulate.USAGE, epilog=simulate.EPILOG)(
+    simulate.simulate
+)
 
 _WITH_OVERRIDES = {"allow_extra_args": True, "ignore_unknown_options": True}
 _USAGE = "RECIPE [--section.key VALUE]... [OPTIONS]"
