@@ -163,6 +163,27 @@ TEST(the_youngest_gives_way_when_the_cache_is_full_and_loses_no_token) {
   CHECK_EQUAL(watch.done_ms[2], watch.done_ms[1] + 50 + 30 * 11);
 }
 
+TEST(who_gave_way_comes_back_before_those_that_never_began) {
+  Watch watch = Start(Simple());
+  watch.engine.Submit(0, {1, 1, 40, 40});
+  watch.engine.Submit(0, {2, 2, 40, 40});
+  watch.engine.Submit(0, {3, 3, 60, 1});
+  watch.Run();
+  CHECK_EQUAL(watch.done_ms[2], watch.done_ms[1] + 50 + 30 * 11);
+  CHECK_EQUAL(watch.done_ms[3], watch.done_ms[2] + 60 + 11);
+}
+
+TEST(a_pause_voids_idle_caches_unless_they_are_kept) {
+  for (const bool keeps_kv : {false, true}) {
+    Watch watch = Start(Simple());
+    watch.engine.Submit(0, {1, 0, 20, 5});
+    watch.Run();
+    watch.engine.Pause(watch.now, keeps_kv, &watch.reports, &watch.stretches);
+    watch.engine.Resume(watch.now);
+    CHECK_EQUAL(watch.engine.cached_tokens(), keeps_kv ? 25 : 0);
+  }
+}
+
 TEST(a_context_that_no_cache_holds_is_refused) {
   Watch watch = Start(Simple());
   CHECK_THROWS(agentmath::Error, watch.engine.Submit(0, Pass{1, 0, 60, 41}));
