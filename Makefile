@@ -2,33 +2,40 @@
 
 PYTHON ?= python3
 VENV ?= .venv
+VLLM_VENV ?= .venv-vllm
 SEED ?= 0
 WORKERS ?= 2
 ARGS ?=
 TESTS ?= tests
 TORCH_INDEX ?=
-export PYTHON VENV TORCH_INDEX
+export PYTHON VENV VLLM_VENV TORCH_INDEX
 
 SHELL := /bin/sh
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help quickstart test build lint format bench clean distclean
+.PHONY: help quickstart test test-vllm vllm build lint format bench clean distclean
 
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
 SOURCES := pyproject.toml CMakeLists.txt constraints.txt .ci/setup $(shell find csrc -type f)
 RUN := runs/quickstart-$(SEED)
+VLLM_STAMP := $(VLLM_VENV)/stamps/vllm
 CXX_SOURCES = find csrc tests/cpp -name '*.cpp' -o -name '*.h'
 
 # An environment that was moved, or whose Python is gone, is set up again from the start.
 ifneq ($(shell test -x $(BIN)/python && cat $(STAMPS)/location 2>/dev/null),$(CURDIR))
 $(shell rm -rf $(STAMPS))
 endif
+ifneq ($(shell test -x $(VLLM_VENV)/bin/python && cat $(VLLM_VENV)/stamps/location 2>/dev/null),$(CURDIR))
+$(shell rm -rf $(VLLM_VENV)/stamps)
+endif
 
 help:
 	@echo 'make quickstart [SEED=0]   train a small model to use Python, from nothing; a few minutes on two cores'
 	@echo 'make test [TESTS=tests/..] run the CPU tests; ARGS=... goes to pytest'
+	@echo 'make test-vllm             the tests of the vLLM engine, in an environment of its own (3.5 GB)'
+	@echo 'make vllm                  build that environment, for --engine.python $(VLLM_VENV)/bin/python'
 	@echo 'make build                 create $(VENV) and build the package into it'
 	@echo 'make lint                  ruff, pyright and clang-format, changing nothing'
 	@echo 'make format                ruff and clang-format, changing files'
@@ -42,6 +49,13 @@ quickstart: $(STAMPS)/package
 
 test: $(STAMPS)/dev
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) -q $(ARGS) $(TESTS)
+
+test-vllm: $(STAMPS)/dev $(VLLM_STAMP)
+	@AGENTMATH_VLLM_PYTHON=$(abspath $(VLLM_VENV))/bin/python OMP_NUM_THREADS=1 \
+		$(BIN)/python -m pytest -q $(ARGS) tests/vllm
+
+vllm: $(VLLM_STAMP)
+	@echo 'built: agentmath rl RECIPE --engine.kind vllm --engine.python $(abspath $(VLLM_VENV))/bin/python'
 
 build: $(STAMPS)/package
 	@echo 'built: $(BIN)/agentmath'
@@ -68,12 +82,18 @@ clean:
 	@echo 'kept: $(VENV) and runs'
 
 distclean: clean
-	@rm -rf $(VENV)
+	@rm -rf $(VENV) $(VLLM_VENV)
 
 $(STAMPS)/venv:
 	@.ci/setup venv
 	@mkdir -p $(STAMPS)
 	@printf '%s' '$(CURDIR)' > $(STAMPS)/location
+	@touch $@
+
+$(VLLM_STAMP): vllm-requirements.txt
+	@VENV=$(VLLM_VENV) .ci/setup vllm
+	@mkdir -p $(VLLM_VENV)/stamps
+	@printf '%s' '$(CURDIR)' > $(VLLM_VENV)/stamps/location
 	@touch $@
 
 $(STAMPS)/torch: $(STAMPS)/venv constraints.txt

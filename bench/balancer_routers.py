@@ -48,7 +48,7 @@ def prompt_of(request: Request) -> str:
 
 def serve_stubs(ports: list[int], cache_blocks: int) -> None:
     """Run one worker on each port until the process is ended."""
-    from aiohttp import web
+    from aiohttp import web  # pyright: ignore[reportMissingImports]
 
     async def state(_: web.Request) -> web.Response:
         return web.json_response({"status": "ok", "model_path": "stub", "data": [{"id": "stub", "object": "model"}]})
@@ -131,7 +131,7 @@ def run_router(replay: Replay, system: str, policy: str, num_workers: int) -> di
 async def drive(
     replay: Replay, system: str, port: int, workers: list[int], router: subprocess.Popen[bytes]
 ) -> dict[str, Any]:
-    import aiohttp
+    import aiohttp  # pyright: ignore[reportMissingImports]
 
     path, field = ("/generate", "text") if system == "sglang-router" else ("/v1/completions", "prompt")
     waiting, extra_ns = list(replay.sessions)[::-1], []
@@ -172,7 +172,7 @@ async def drive(
 
 async def until_healthy(client: Any, ports: list[int], router: subprocess.Popen[bytes]) -> None:
     """Wait until all answer. Raises TimeoutError that names who does not."""
-    import aiohttp
+    import aiohttp  # pyright: ignore[reportMissingImports]
 
     deadline = time.monotonic() + START_SECONDS
     for port in ports:

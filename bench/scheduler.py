@@ -216,7 +216,7 @@ def loops() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
     """The event loops that this interpreter has."""
     found: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop}
     try:
-        import uvloop
+        import uvloop  # pyright: ignore[reportMissingImports]
     except ImportError:
         return found
     return {**found, "uvloop": uvloop.new_event_loop}

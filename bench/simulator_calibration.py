@@ -37,7 +37,7 @@ from agentmath.config.scenario import Scenario
 from agentmath.config.scenario_file import load_scenario
 from agentmath.core.types import Sampling
 from agentmath.engines.transformers_engine import TransformersEngine
-from agentmath.orchestration.build import build_engine
+from agentmath.orchestration.engines import build_engine
 from agentmath.orchestration.simulation import run_once, settings_of
 from agentmath.training.policy import load_policy
 

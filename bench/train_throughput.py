@@ -44,7 +44,7 @@ from agentmath.core.interfaces import Action, Tokenizer
 from agentmath.core.types import Completion, Group, Reward, SpanKind, Task, Tokens, ToolCall, ToolResult
 from agentmath.data.demonstrations import demonstrations
 from agentmath.data.generators import arithmetic
-from agentmath.orchestration.build import build_engine
+from agentmath.orchestration.engines import build_engine
 from agentmath.rollout.collector import Collector
 from agentmath.rollout.episode import Stage
 from agentmath.rollout.scheduler import Scheduler, settings_of

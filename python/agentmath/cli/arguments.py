@@ -12,7 +12,7 @@ from agentmath.config.recipe import Recipe
 from agentmath.core.errors import ConfigError
 from agentmath.telemetry.run_dir import RECIPE, holds_run, missing_run, run_path
 
-_OPTIONS = ("--dry-run", "--resume", "--output-dir", "--checkpoint", "--json", "--help")
+_OPTIONS = ("--dry-run", "--resume", "--output-dir", "--checkpoint", "--export", "--json", "--help")
 
 
 def split_words(words: Sequence[str]) -> tuple[str | None, list[str]]:

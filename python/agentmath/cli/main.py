@@ -42,6 +42,11 @@ _EPILOG = (
     "RECIPE is a TOML file or the name of a shipped recipe (`agentmath recipes`). Any setting can be changed by "
     "--section.key VALUE, one of several data sources by --data.NAME.key VALUE."
 )
+_EVAL_EPILOG = (
+    f"{_EPILOG} In place of RECIPE may stand the folder of a run, a model (folder, .gguf file or hub name) or the "
+    "address of an OpenAI-compatible server; the last two are measured by the recipe `benchmarks`, on the sets whose "
+    "files are given by --data.NAME.path."
+)
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Print the resolved recipe and the batch arithmetic, run nothing.")
 ]
@@ -95,7 +100,7 @@ def sft(context: typer.Context, dry_run: DryRun = False, resume: Resume = None, 
     command.run(recipe, run_dir)
 
 
-@app.command("eval", context_settings=_WITH_OVERRIDES, options_metavar=_USAGE, epilog=_EPILOG)
+@app.command("eval", context_settings=_WITH_OVERRIDES, options_metavar=_USAGE, epilog=_EVAL_EPILOG)
 @guarded
 def evaluate(
     context: typer.Context,
@@ -103,15 +108,24 @@ def evaluate(
         Path | None, typer.Option("--checkpoint", metavar="PATH", help="Weights to measure instead of model.path.")
     ] = None,
     as_json: AsJson = False,
+    export: Annotated[
+        Path | None, typer.Option("--export", metavar="DIR", help="Write results and samples for publication.")
+    ] = None,
     output_dir: OutputDir = None,
 ) -> None:
-    """Measure accuracy and tool use on the recipe's held-out tasks."""
-    recipe, _ = _prepare(context.args, None, output_dir)
+    """Measure a recipe's model, a run, any model or a served one on held-out tasks, with confidence intervals.
+
+    Stopped in the middle, the same command goes on where it was.
+    """
+    from agentmath.cli.subject import read_subject
+
+    recipe, warnings, run_dir = read_subject(context.args, output_dir)
+    warn(warnings)
     if checkpoint is not None and not checkpoint.exists():
         raise ConfigError(f"--checkpoint {checkpoint} does not exist")
     from agentmath.cli import evaluate as command
 
-    command.run(recipe, checkpoint, as_json)
+    command.run(recipe, checkpoint, as_json, export, run_dir)
 
 
 @app.command()

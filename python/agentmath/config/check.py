@@ -10,6 +10,8 @@ from agentmath.config.algorithm import AlgorithmSection
 from agentmath.config.algorithm_check import algorithm_faults, algorithm_warnings, idle_keys
 from agentmath.config.curriculum import curriculum_faults, curriculum_warnings, stages
 from agentmath.config.data import GENERATED, DataSection
+from agentmath.config.endpoint import EndpointSection, endpoint_faults
+from agentmath.config.engine import idle_engine_keys
 from agentmath.config.model import ModelSection
 from agentmath.config.recipe import Recipe
 from agentmath.config.reward import RewardSection
@@ -54,6 +56,7 @@ def check_recipe(recipe: Recipe) -> list[str]:
         *algorithm_faults(recipe),
         *_size_faults(recipe),
         *_other_faults(recipe),
+        *(endpoint_faults(recipe.endpoint) if recipe.endpoint.url else ()),
     ]
     if faults:
         several = "\n  ".join([f"the recipe cannot work, {len(faults)} faults:", *faults])
@@ -255,6 +258,9 @@ def _model_warnings(recipe: Recipe) -> Iterator[str]:
 
 
 def _other_warnings(recipe: Recipe) -> Iterator[str]:
+    if not recipe.endpoint.url:
+        keys = EndpointSection.model_fields
+        yield from _without_effect(recipe.endpoint, keys, "endpoint", "without endpoint.url no server is asked")
     sft = recipe.sft
     if not sft.steps:
         yield from _without_effect(sft, SFTSection.model_fields, "sft", "sft.steps = 0 skips the supervised stage")
@@ -265,6 +271,8 @@ def _other_warnings(recipe: Recipe) -> Iterator[str]:
     elif sft.path:
         built = ["tool_share", "num_demonstrations"]
         yield from _without_effect(sft, built, "sft", "sft.path brings the demonstrations, none are built")
+    for keys, reason in idle_engine_keys(recipe.engine):
+        yield from _without_effect(recipe.engine, keys, "engine", reason)
     if recipe.sandbox.wall_seconds < recipe.sandbox.cpu_seconds:
         yield (
             f"sandbox.cpu_seconds = {recipe.sandbox.cpu_seconds} has no effect: "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from agentmath.config.algorithm import AlgorithmSection
 from agentmath.config.curriculum import CurriculumSection
 from agentmath.config.data import DataSection
+from agentmath.config.endpoint import EndpointSection
 from agentmath.config.engine import EngineSection
 from agentmath.config.evaluation import EvaluationSection
 from agentmath.config.grading import GradingSection
@@ -27,6 +28,7 @@ class Recipe(Section):
     data: tuple[DataSection, ...] = ()
     prompt: PromptSection = PromptSection()
     engine: EngineSection = EngineSection()
+    endpoint: EndpointSection = EndpointSection()
     sandbox: SandboxSection = SandboxSection()
     rollout: RolloutSection = RolloutSection()
     curriculum: CurriculumSection = CurriculumSection()

@@ -192,10 +192,15 @@ class Sampling:
     """Upper bound on sampled tokens of this request."""
     temperature: float = 1.0
     """0 means greedy; log-probs are then those of temperature 1."""
+    top_p: float = 1.0
+    """Only the likeliest tokens that together have this probability are sampled, at the temperature; log-probs are
+    those of what is left. Such tokens are for evaluation: the trainer knows nothing of it."""
     stop: tuple[str, ...] = ()
     """Texts that end the generation as soon as they are complete; one may have begun in the context's last tokens."""
     seed: int = 0
     """Seed of this request's own random numbers; equal seeds and weights give equal tokens."""
+    first_draw: int = 0
+    """Random numbers of the seed that were used before: a request that is taken up again goes on behind them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

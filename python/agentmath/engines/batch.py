@@ -13,7 +13,7 @@ from agentmath.core.errors import EngineError
 from agentmath.core.interfaces import Tokenizer
 from agentmath.core.types import StopReason
 from agentmath.engines.passes import Forward, Pass, PrepareOneToken, next_chunks
-from agentmath.engines.requests import Request, Session
+from agentmath.engines.requests import Output, Request, Session
 from agentmath.engines.rows import Rows
 from agentmath.engines.sampler import sample
 from agentmath.engines.slots import SlotTable
@@ -129,7 +129,9 @@ class Batch:
         device, size = logits.device, self._rows.size
         temperatures = self._rows.temperature[:size]
         warm = None if (temperatures == 1.0).all() else torch.from_numpy(temperatures).to(device)
-        ids, logprobs = sample(logits, torch.from_numpy(self._rows.next_uniforms()).to(device), warm)
+        top_p = self._rows.top_p[:size]
+        nucleus = None if (top_p == 1.0).all() else torch.from_numpy(top_p).to(device)
+        ids, logprobs = sample(logits, torch.from_numpy(self._rows.next_uniforms()).to(device), warm, nucleus)
         return ids.cpu().numpy(), logprobs.cpu().numpy()
 
     def _end(self, row: int) -> tuple[Session, bool] | None:
@@ -191,6 +193,11 @@ class Batch:
         for follower in group:
             follower.leader = None if follower is group[0] else group[0]
         self._followers = [f for f in self._followers if f not in group[:1]]
+
+    def partial(self, request: Request) -> Output:
+        """What it sampled so far, as copies."""
+        rows = self._rows
+        return rows.output(rows.requests.index(request)) if request in rows.requests else request.output
 
     def release(self, session: Session) -> None:
         """Forget the session's cache."""

@@ -25,6 +25,7 @@ class Rows:
         self.position: Longs = np.zeros(max_rows, dtype=np.int64)
         """[N] where it will be fed; as many positions are in the cache."""
         self.temperature: Floats = np.ones(max_rows, dtype=np.float32)
+        self.top_p: Floats = np.ones(max_rows, dtype=np.float32)
         self._count: Longs = np.zeros(max_rows, dtype=np.int64)
         self._limit: Longs = np.zeros(max_rows, dtype=np.int64)
         self._uniforms: Floats = np.zeros((max_rows, num_positions), dtype=np.float32)
@@ -45,7 +46,7 @@ class Rows:
         self.size += 1
         self.requests.append(request)
         self.position[row] = len(request.context) + num_before - 1
-        self.temperature[row] = request.sampling.temperature
+        self.temperature[row], self.top_p[row] = request.sampling.temperature, request.sampling.top_p
         self._count[row], self._limit[row] = num_before, request.limit
         self._uniforms[row, : request.limit] = request.uniforms
         self._ids[row, :num_before] = before.ids
@@ -102,7 +103,7 @@ class Rows:
         if row == last:
             return
         self.requests[row] = request
-        for array in (self.token, self.position, self.temperature, self._count, self._limit):
+        for array in (self.token, self.position, self.temperature, self.top_p, self._count, self._limit):
             array[row] = array[last]
         for array in (self._uniforms, self._ids, self._logprobs, self._versions, self._ending):
             array[row] = array[last]

@@ -22,13 +22,15 @@ from agentmath.core.types import Completion, Sampling
 from agentmath.engines.batch import Batch
 from agentmath.engines.compiled import best_one_token
 from agentmath.engines.passes import Forward, PrepareOneToken
-from agentmath.engines.requests import Request, Session
+from agentmath.engines.requests import Output, Request, Session
 from agentmath.engines.turnstile import Turnstile
 from agentmath_kernels.rows import CacheShape
 
 
 class TransformersEngine:
     """RolloutEngine over a model in this process, whose weights it shares."""
+
+    shares_weights = True
 
     def __init__(
         self,
@@ -40,8 +42,10 @@ class TransformersEngine:
         section: EngineSection,
         version: int = 0,
         prepare: PrepareOneToken | None = None,
+        awaits_tools: bool = True,
     ) -> None:
         """head() is the vocabulary projection [V, H]; prepare: attention of decoding rows, by default the fastest one.
+        awaits_tools: a session that stopped at a stop text is expected back at a fixed step.
 
         Raises EngineError when the cache does not fit into memory.
         """
@@ -55,10 +59,13 @@ class TransformersEngine:
             version=version,
             prepare=prepare or best_one_token(shape),
         )
+        self._awaits_tools = awaits_tools
         self._sessions: dict[int, Session] = {}
         self._queue: list[Request] = []
         self._has_ended = False
         self._turnstile = Turnstile(latency_steps=section.tool_latency_steps, wait_seconds=section.tool_wait_seconds)
+        self._may_step = asyncio.Event()
+        self._may_step.set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -118,6 +125,21 @@ class TransformersEngine:
             self._withdraw(known.request)
             self._turnstile.signal()
 
+    async def pause(self, *, keeps_kv: bool) -> None:
+        """Take no step until resume(); requests stay where they are, with their cache or without."""
+        self._may_step.clear()
+        if not keeps_kv:
+            self._batch.change_version(self.version)
+
+    def resume(self) -> None:
+        """Go on."""
+        self._may_step.set()
+
+    def partial(self, session: int) -> Output:
+        """What the session's running request sampled so far; empty when none runs."""
+        known = self._sessions.get(session)
+        return Output() if known is None or known.request is None else self._batch.partial(known.request)
+
     async def update_weights(self, version: int, tensors: Mapping[str, Any] | None) -> None:
         """Later tokens carry `version`. Caches are dropped; running requests go on with the new weights.
 
@@ -143,7 +165,8 @@ class TransformersEngine:
             raise EngineError(
                 f"session {session}: token ids run from {min(ids)} to {max(ids)}, the model has 0 to {vocab - 1}"
             )
-        if sampling.max_new_tokens < 1 or sampling.temperature < 0 or "" in sampling.stop:
+        is_possible = sampling.max_new_tokens >= 1 and sampling.temperature >= 0 and 0 < sampling.top_p <= 1
+        if not is_possible or "" in sampling.stop:
             raise EngineError(f"session {session}: cannot sample with {sampling}")
         known = self._sessions.get(session)
         if known is not None and known.request is not None and self._loop is asyncio.get_running_loop():
@@ -151,7 +174,8 @@ class TransformersEngine:
 
     def _new_request(self, session: Session, ids: Sequence[int], sampling: Sampling) -> Request:
         limit = min(sampling.max_new_tokens, self._section.max_context_tokens - len(ids))
-        draws = np.random.Generator(np.random.Philox(sampling.seed)).random(limit, dtype=np.float32)
+        numbers = np.random.Generator(np.random.Philox(sampling.seed))
+        draws = numbers.random(sampling.first_draw + limit, dtype=np.float32)[sampling.first_draw :]
         return Request(
             session=session,
             context=np.asarray(ids, dtype=np.int32),
@@ -176,12 +200,15 @@ class TransformersEngine:
         """Take steps until nobody asks and nobody is expected."""
         try:
             while await self._prepare():
+                if not self._may_step.is_set():
+                    await self._may_step.wait()
+                    continue  # what is in work may have changed meanwhile
                 ended = self._batch.step()
                 self._turnstile.step += 1
                 self._has_ended = bool(ended)
                 for session, paused in ended:
                     session.last_step = self._turnstile.step
-                    if paused:
+                    if paused and self._awaits_tools:
                         self._turnstile.pause(session)
                 await asyncio.sleep(0)
         except EngineError as error:

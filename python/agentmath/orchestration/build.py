@@ -15,18 +15,17 @@ from agentmath.agents.self_test import check_agent
 from agentmath.agents.single import SingleAgent
 from agentmath.config.curriculum import stages
 from agentmath.config.data import GENERATED, DataSection
-from agentmath.config.engine import EngineSection
 from agentmath.config.recipe import Recipe
 from agentmath.config.rollout import RolloutSection
 from agentmath.core.errors import ConfigError
-from agentmath.core.interfaces import RolloutEngine, Tokenizer
+from agentmath.core.interfaces import Tokenizer
 from agentmath.core.types import Group, Task
 from agentmath.data.demonstrations import demonstrations
 from agentmath.data.mixture import Pool, TaskStream, load_pool
 from agentmath.engines.transformers_engine import TransformersEngine
 from agentmath.formats.dialects import dialect_named
-from agentmath.orchestration.event_loop import loop_factory
-from agentmath.orchestration.interrupts import cancelling_once
+from agentmath.orchestration.engines import Engine, open_engine, prove, publish
+from agentmath.orchestration.event_loop import loop_factory, run_cancellably
 from agentmath.orchestration.state import RunState
 from agentmath.rewards.grader import Grader
 from agentmath.rewards.score import score
@@ -53,7 +52,7 @@ class Parts:
     recipe: Recipe
     runner: asyncio.Runner
     policy: Policy
-    engine: TransformersEngine
+    engine: Engine
     sandbox: LocalSandbox
     grader: Grader
     agent: SingleAgent
@@ -93,27 +92,14 @@ class Parts:
             inspection_folder=self.inspection_folder,
         )
 
+    def publish(self, version: int) -> dict[str, float]:
+        """Make the policy's weights, now called `version`, those that later tokens come from; returns how far engine
+        processes are from the trainer. Raises EngineError when that is too far."""
+        return self.run(publish(self.policy, self.engine, self.agent, self.pool, version))
+
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the run's one event loop; Ctrl-C cancels it and is raised as KeyboardInterrupt."""
-        results: list[T] = []
-        signals: list[str] = []
-
-        async def main() -> None:
-            task = asyncio.current_task()
-            assert task is not None
-            with cancelling_once(task, signals):
-                results.append(await coroutine)
-
-        # Not as main's own result: the runner puts its signal handlers back afterwards, and the standard library then
-        # writes out the finished task with its result, which for a step's trajectories takes as long as sampling them.
-        try:
-            self.runner.run(main())
-        except asyncio.CancelledError:
-            if not signals:
-                raise
-        if signals:
-            raise KeyboardInterrupt(signals[0])
-        return results[0]
+        return run_cancellably(self.runner, coroutine)
 
     def beside_rollouts(self, work: Callable[[], T]) -> T:
         """Do the trainer's work; rollouts that need not pause for it go on meanwhile."""
@@ -141,11 +127,16 @@ def open_parts(recipe: Recipe, *, model_path: Path | None = None) -> Iterator[Pa
     with asyncio.Runner(loop_factory=loop_factory()) as runner, Grader(recipe.grading) as grader:
         sandbox = runner.run(open_sandbox(recipe.sandbox))
         try:
-            parts = assemble(recipe, runner, sandbox, grader=grader, policy=policy, agent=agent, pool=pool)
-            try:
-                yield parts
-            finally:
-                runner.run(parts.collector.close())
+            folder = str(model_path or recipe.model.path)
+            with open_engine(policy, recipe.engine, runner, folder=folder) as engine:
+                runner.run(prove(policy, engine, agent, pool))
+                parts = assemble(
+                    recipe, runner, sandbox, grader=grader, policy=policy, agent=agent, pool=pool, engine=engine
+                )
+                try:
+                    yield parts
+                finally:
+                    runner.run(parts.collector.close())
         finally:
             runner.run(sandbox.close())
 
@@ -159,9 +150,9 @@ def assemble(
     policy: Policy,
     agent: SingleAgent,
     pool: Pool,
+    engine: Engine,
 ) -> Parts:
     """Parts that have been made, put together."""
-    engine = build_engine(policy, recipe.engine)
     budgets = stages(recipe.rollout, recipe.curriculum)
     tool = CodeTool(sandbox=sandbox, limits=limits_of(recipe.sandbox))
     stage = Stage(
@@ -172,7 +163,7 @@ def assemble(
         seed=recipe.run.seed,
         purpose="rl",
         temperature=recipe.rollout.temperature,
-        rejoin=engine.rejoin,
+        rejoin=engine.rejoin if isinstance(engine, TransformersEngine) else None,
     )
     scheduler = Scheduler(settings_of(budgets, recipe.curriculum))
     return Parts(
@@ -213,18 +204,7 @@ def build_policy(recipe: Recipe, pool: Pool, model_path: Path | None = None) -> 
     return policy
 
 
-def build_engine(policy: Policy, section: EngineSection) -> TransformersEngine:
-    """An engine that decodes with the policy's own weights."""
-    return TransformersEngine(
-        forward=policy.forward_rows,
-        head=policy.head_weight,
-        shape=policy.cache_shape(),
-        tokenizer=policy.tokenizer,
-        section=section,
-    )
-
-
-def must_pause(engine: RolloutEngine, section: RolloutSection) -> bool:
+def must_pause(engine: Engine, section: RolloutSection) -> bool:
     """Whether rollouts stop while the weights change: always where the engine decodes with the trainer's own."""
     return section.mode != "async" or isinstance(engine, TransformersEngine)
 

@@ -20,7 +20,7 @@ from agentmath.rollout.recorder import write_trajectories
 from agentmath.telemetry.metrics import group_metrics
 from agentmath.telemetry.progress import Progress
 from agentmath.telemetry.stages import StageClock
-from agentmath.training import samples, step, weights
+from agentmath.training import samples, step
 from agentmath.training.policy import Policy
 
 
@@ -53,7 +53,7 @@ def train(run: Run) -> None:
             with clock.stage("train"):
                 values = parts.beside_rollouts(partial(update, parts, collected.kept, reference))
             with clock.stage("publish"):
-                parts.run(weights.publish(parts.policy, parts.engine, state.version + 1))
+                values |= parts.publish(state.version + 1)
             state.step += 1
             state.version += 1
             with clock.stage("record"):

@@ -31,7 +31,8 @@ def evaluate_sets(parts: Parts, *, purpose: str) -> dict[str, EvalResult]:
     section = parts.recipe.evaluation
     # The last stage's, from the first evaluation on: figures of one run are to be comparable.
     budgets = parts.budgets[-1].model_copy(update={"segment_sampled_tokens": 0, "segment_tool_calls": 0})
-    where = replace(parts.collector.stage, purpose=purpose, temperature=section.temperature, section=budgets)
+    where = replace(parts.collector.stage, purpose=purpose, temperature=section.temperature, top_p=section.top_p)
+    where = replace(where, section=budgets)
     results: dict[str, EvalResult] = {}
     for name, tasks in parts.pool.evaluation.items():
         chosen = tasks[: section.num_tasks]

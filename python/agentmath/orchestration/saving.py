@@ -27,6 +27,8 @@ MAY_CHANGE = (
     "training.checkpoint_every_steps",
     "training.nonfinite",
     "rollout.deadline_seconds",
+    *(f"engine.{key}" for key in ("python", "socket_dir", "start_seconds", "answer_seconds", "stall_seconds")),
+    "engine.max_restarts",
 )
 """Settings that a resumed run may have otherwise: they change nothing that a run without faults computes."""
 
@@ -139,7 +141,7 @@ def restore(parts: Parts, directory: RunDirectory, say: Callable[[str], None]) -
     else:
         parts.sft_optimizer.load_state_dict(held.optimizer["optimizer"])
         parts.sft_state = SFTState.from_state_dict(held.optimizer["sft"])
-    parts.run(parts.engine.update_weights(parts.state.version, None))
+    parts.publish(parts.state.version)
     step = parts.state.step if stage == "rl" else parts.state.sft_step
     num_evaluations = sum(len(e["results"]) for e in parts.state.evaluations)
     directory.cut_after(step, stage=stage, num_evaluations=num_evaluations)

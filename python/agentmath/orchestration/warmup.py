@@ -40,7 +40,7 @@ def warm_up(run: Run) -> None:
             parts.state.sft_seconds += seconds["seconds/step"]
             if state.step % recipe.sft.eval_every_steps == 0 and not state.finished:
                 save_sft(run)
-    parts.run(parts.engine.update_weights(parts.state.version, None))
+    parts.publish(parts.state.version)
 
 
 def _samples(parts: Parts, progress: Progress) -> tuple[list[TrainingSample], list[TrainingSample]]:

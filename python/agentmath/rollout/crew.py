@@ -25,6 +25,10 @@ Supply = Callable[[int], None]
 """Submits so many new groups to the scheduler."""
 
 
+def _nothing() -> None:
+    pass
+
+
 @dataclass(kw_only=True)
 class Crew:
     """The episodes under way."""
@@ -33,6 +37,8 @@ class Crew:
     scheduler: Scheduler
     pauses: bool = True
     """Whether nothing may run between rounds."""
+    look: Callable[[], None] = _nothing
+    """Called whenever an episode has ended."""
     trajectories: dict[int, Trajectory] = field(default_factory=dict[int, Trajectory])
     """By the scheduler's ids: all that were submitted and not released."""
     _tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
@@ -147,12 +153,14 @@ class Crew:
 
     async def _until(self, holds: Callable[[], bool]) -> None:
         while not holds():
+            self.look()
             if self._failure is not None:
                 raise self._failure
             if not self._tasks:
                 raise EngineError("no trajectory runs, and yet the step has not all it needs.")
             self._news.clear()
             await self._news.wait()
+        self.look()
 
     def _overdue(self, seconds: float) -> str:
         begun = list(self.trajectories.values())
@@ -164,10 +172,13 @@ class Crew:
         )
 
 
-async def run_all(trajectories: Sequence[Trajectory], stage: Stage, *, step: int) -> None:
-    """One pass of every trajectory; all end together or the deadline says which did not."""
+async def run_all(
+    trajectories: Sequence[Trajectory], stage: Stage, *, step: int, look: Callable[[], None] = _nothing
+) -> None:
+    """One pass of every trajectory; all end together or the deadline says which did not. look is called whenever some
+    have ended."""
     scheduler = Scheduler(one_pass_of(stage.section))
-    crew = Crew(stage=stage, scheduler=scheduler)
+    crew = Crew(stage=stage, scheduler=scheduler, look=look)
     for name, trajectory in enumerate(trajectories):
         crew.trajectories[scheduler.submit_alone(name, trajectory)] = trajectory
     await crew.run_round(lambda _: None, wanted=0, step=step, version=0)

@@ -54,6 +54,8 @@ class Stage:
     rejoin: Callable[[int], Awaitable[None]] | None = None
     """Waits until what an engine session does after a tool call no longer depends on how long that took; None where
     the engine makes no such promise."""
+    top_p: float = 1.0
+    """Less than 1 in evaluations only."""
 
 
 @dataclass(kw_only=True)
@@ -170,6 +172,7 @@ async def _take_turn(state: Pass) -> None:
     sampling = Sampling(
         max_new_tokens=state.verdict.max_new_tokens,
         temperature=stage.temperature,
+        top_p=stage.top_p,
         stop=stage.agent.stop if state.num_pauses < MAX_PAUSES_IN_A_ROW else (),
         seed=request_seed(stage, trajectory),
     )

@@ -52,6 +52,21 @@ def load(section: ModelSection) -> Loaded:
     return _from_pretrained(name, section, {})
 
 
+def load_tokenizer(name: str) -> FastTokens:
+    """The tokenizer in a folder, a .gguf file or a model of the hub. Raises ConfigError when there is none."""
+    from transformers import AutoTokenizer
+
+    path = Path(name).expanduser()
+    is_gguf = path.suffix == ".gguf"
+    try:
+        if is_gguf:
+            return AutoTokenizer.from_pretrained(str(path.parent), gguf_file=path.name)
+        return AutoTokenizer.from_pretrained(str(path) if path.exists() else name)
+    except Exception as error:  # the library's many ways to say that a tokenizer cannot be read
+        reason = str(error).strip().partition("\n")[0]
+        raise ConfigError(f"no tokenizer can be loaded from {name!r}: {type(error).__name__}: {reason}") from error
+
+
 def _check_folder(path: Path, name: str) -> None:
     if not (path / "config.json").is_file():
         raise ConfigError(f"model.path = {name!r} is a folder without config.json: it holds no model")

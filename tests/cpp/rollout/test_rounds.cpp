@@ -183,6 +183,31 @@ TEST(WhatWouldGetTooOldIsCutOrLeftOut) {
   }
 }
 
+// Its tokens may be of the version at which it was asked for, though nobody has told of them yet.
+TEST(ARequestThatRunsOverAChangeOfWeightsMakesItsGroupOld) {
+  Settings settings = Small(Mode::kAsync);
+  settings.groups_per_step = 1;
+  settings.max_lag = 1;
+  Scheduler scheduler(settings);
+  scheduler.BeginRound(1, 0);
+  GroupId next = 0;
+  const std::vector<Grant> grants = Feed(&scheduler, &next);
+  CHECK_EQUAL(next, 2);
+  Finish(&scheduler, grants[2].verdict.ticket);
+  Finish(&scheduler, grants[3].verdict.ticket);
+  CHECK_EQUAL(Text(Names(scheduler.TakeGroups())), "1 ");
+  scheduler.SetVersion(1, 0);
+  scheduler.BeginRound(1, 0);
+  for (const Grant& grant : Feed(&scheduler, &next)) Finish(&scheduler, grant.verdict.ticket, 1);
+  CHECK_EQUAL(scheduler.GetStats().num_groups_ready, 1);
+  CHECK(!scheduler.Decide(0).round_is_over);
+  Finish(&scheduler, grants[0].verdict.ticket, 1);  // begun late by the engine: it is not old
+  CHECK(!scheduler.Decide(0).round_is_over);
+  Finish(&scheduler, grants[1].verdict.ticket, 0);
+  CHECK(scheduler.Decide(0).round_is_over);
+  CHECK_EQUAL(Text(Names(scheduler.TakeGroups())), "0 ");
+}
+
 TEST(TheContextOfWhatRunsStaysWithinItsBudget) {
   Settings settings = Small(Mode::kBatch);
   settings.kv_budget_tokens = 25;

@@ -64,7 +64,7 @@ def test_recipe_and_overrides_reach_the_command_in_any_order(calls: Calls, name:
 
 def test_eval_gets_checkpoint_and_form(calls: Calls, tmp_path: Path) -> None:
     assert exit_code("eval", "quickstart", "--checkpoint", str(tmp_path), "--json", "--evaluation.num_tasks=5") == 0
-    assert calls == [("evaluate", load_recipe("quickstart", ["--evaluation.num_tasks=5"]), tmp_path, True)]
+    assert calls == [("evaluate", load_recipe("quickstart", ["--evaluation.num_tasks=5"]), tmp_path, True, None, None)]
 
 
 def test_a_missing_checkpoint_is_refused(calls: Calls, capsys: pytest.CaptureFixture[str]) -> None:

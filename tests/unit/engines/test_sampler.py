@@ -73,3 +73,28 @@ def test_a_broken_row_says_so_and_leaves_the_others_alone() -> None:
     assert torch.isnan(logprobs[0])
     assert logprobs[1].item() == pytest.approx(-np.log(200), abs=1e-5)
     assert 0 <= int(ids[1]) < 200
+
+
+def test_top_p_leaves_the_likeliest_tokens_and_log_probs_of_what_is_left() -> None:
+    # Probabilities 0.5, 0.3, 0.15, 0.05: 0.7 needs two tokens, 0.5 one, 0.96 all four.
+    logits = torch.tensor([[0.5, 0.3, 0.15, 0.05]]).log().repeat(300, 1)
+    uniforms = torch.arange(300) / 300
+    ids, logprobs = sample(logits, uniforms, None, torch.full((300,), 0.7))
+    assert ids.bincount(minlength=4).tolist() == [188, 112, 0, 0]
+    assert logprobs[ids == 0].exp().allclose(torch.tensor(0.625))
+    for top_p, kept in ((0.5, {0}), (0.96, {0, 1, 2, 3}), (1.0, {0, 1, 2, 3})):
+        ids, _ = sample(logits, uniforms, None, torch.full((300,), top_p))
+        assert set(ids.tolist()) == kept
+
+
+def test_a_nucleus_wider_than_the_first_look_is_found_and_rows_keep_their_own() -> None:
+    logits = torch.zeros(3, 2048)
+    top_p = torch.tensor([0.5, 1.0, 1.0])
+    temperatures = torch.tensor([1.0, 1.0, 0.0])
+    logits[0] = torch.linspace(1.0, 0.0, 2048)
+    uniforms = torch.full((3,), 1 - 1e-6)
+    ids, logprobs = sample(logits, uniforms, temperatures, top_p)
+    mass = logits[0].softmax(-1).cumsum(-1)
+    assert int(ids[0]) == int((mass < 0.5).sum()), "the last token of the nucleus is the last that can be drawn"
+    assert int(ids[1]) >= 2045 and int(ids[2]) == 0
+    assert logprobs[1].item() == pytest.approx(-np.log(2048), abs=1e-4)
