@@ -155,7 +155,8 @@ def _memory(recipe: Recipe, shape: ModelShape | None) -> Iterator[Row]:
     weights = shape.num_parameters * size
     gradients = weights if size == 4 else shape.num_parameters * (size + 4)
     narrow = "" if size == 4 else "as computed, and collected in float32"
-    cache_tokens = recipe.engine.max_rows * recipe.engine.max_context_tokens
+    processes = recipe.engine.num_processes
+    cache_tokens = max(processes, 1) * recipe.engine.max_rows * recipe.engine.max_context_tokens
     cache = 2 * shape.num_layers * shape.num_key_value_heads * shape.head_size * size * cache_tokens
     rows = [
         Row(
@@ -163,7 +164,7 @@ def _memory(recipe: Recipe, shape: ModelShape | None) -> Iterator[Row]:
             name="weights",
             value=weights,
             unit="bytes",
-            note=f"{recipe.model.dtype}, shared with the engine",
+            note=recipe.model.dtype if processes else f"{recipe.model.dtype}, shared with the engine",
         ),
         Row(group="memory", name="gradients", value=gradients, unit="bytes", note=narrow),
         Row(
@@ -189,6 +190,9 @@ def _memory(recipe: Recipe, shape: ModelShape | None) -> Iterator[Row]:
         ),
         Row(group="memory", name="logits chunk", value=recipe.training.loss_chunk_bytes, unit="bytes"),
     ]
+    if processes:
+        note = f"a copy in each of {processes} engine processes"
+        rows.append(Row(group="memory", name="engine weights", value=processes * weights, unit="bytes", note=note))
     if recipe.algorithm.kl != "none" and recipe.training.steps:
         note = f'a frozen copy, for algorithm.kl = "{recipe.algorithm.kl}"'
         rows.append(Row(group="memory", name="reference weights", value=weights, unit="bytes", note=note))

@@ -64,6 +64,13 @@ def test_a_kl_penalty_keeps_a_second_copy_of_the_weights() -> None:
     assert ("memory", "reference weights") not in rows("--algorithm.kl=k3", "--training.steps=0", "--sft.steps=10")
 
 
+def test_engine_processes_have_weights_and_caches_of_their_own() -> None:
+    alone, two = rows(), rows("--engine.replicas=2")
+    assert ("memory", "engine weights") not in alone
+    assert two["memory", "engine weights"].value == 2 * 4 * 652_160
+    assert two["memory", "KV cache"].value == 2 * int(alone["memory", "KV cache"].value)
+
+
 @pytest.mark.parametrize("kl", ["none", "k3"])
 def test_the_sum_is_the_sum(kl: str) -> None:
     memory = [row for (group, _), row in rows(f"--algorithm.kl={kl}").items() if group == "memory"]

@@ -55,7 +55,7 @@ def timeline_svg(strips: Sequence[Strip], *, title: str, seconds: float) -> str:
     for strip in strips:
         parts += _drawn(strip, top, seconds, fullest)
         top += _height(strip) + _GAP
-    axis = _axis(top - _GAP + 16, seconds)
+    axis = _axis(top - _GAP + 34, seconds)
     legend = (
         f'<rect class="decode" x="{_LEFT}" y="36" width="10" height="10"/><text x="{_LEFT + 15}" y="45">decoding, '
         f'the darker the fuller the batch (most: {fullest:.0f})</text><rect class="prefill" x="{_LEFT + 330}" y="36" '
@@ -64,7 +64,7 @@ def timeline_svg(strips: Sequence[Strip], *, title: str, seconds: float) -> str:
         f'<rect class="idle" x="{_WIDTH - _RIGHT - _IDLE}" y="36" width="10" height="10"/>'
         f'<text x="{_WIDTH - _RIGHT - _IDLE + 15}" y="45">idle, 0 to 100 %</text>'
     )
-    height = top - _GAP + 28
+    height = top - _GAP + 46
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" '
         f'role="img" aria-label="{escape(title)}"><style>{_STYLE}</style>'
@@ -114,11 +114,15 @@ def _idle_bars(strip: Strip, top: int, height: int) -> list[str]:
     return bars
 
 
+def _rounded(seconds: float) -> str:
+    return f"{seconds:,.0f}" if seconds >= 100 else f"{seconds:.3g}"
+
+
 def _axis(y: int, seconds: float) -> str:
     marks = [f'<text x="{_LEFT}" y="{y}">0 s</text>']
     for quarter in (1, 2, 3, 4):
         x = _LEFT + _strip_width() * quarter / 4
-        marks.append(f'<text x="{x:.0f}" y="{y}" text-anchor="end">{seconds * quarter / 4:,.3g} s</text>')
+        marks.append(f'<text x="{x:.0f}" y="{y}" text-anchor="end">{_rounded(seconds * quarter / 4)} s</text>')
     return "".join(marks)
 
 
