@@ -33,7 +33,7 @@ _PACKAGES = {
     "tensorboard": ("tensorboard", "no TensorBoard files; metrics.jsonl is written all the same", False),
     "triton": ("triton", "GPU kernels fall back to plain torch", False),
     "flash-attn": ("flash_attn", "attention on GPUs uses torch's own kernels", False),
-    "vllm": ("vllm", "no vLLM engine in this environment; engine.python may name another one that has it (make vllm)", False),
+    "vllm": ("vllm", "no vLLM engines, unless engine.python names an environment with one (make vllm)", False),
     "ray": ("ray", "runs stay on one machine", False),
 }
 """Distribution name: (module, what its absence costs, whether nothing works without it)."""
