@@ -31,8 +31,11 @@ class Mode:
     def rollout(self, section: RolloutSection) -> RolloutSection:
         """[rollout] for this mode: whole samples, in one pass each."""
         calls = section.max_tool_calls if self.has_tool else 0
-        whole = {"segment_sampled_tokens": 0, "segment_tool_calls": 0, "max_running_context_tokens": 0}
-        return section.model_copy(update={**whole, "mode": "batch", "max_tool_calls": calls})
+        # What the infrastructure loses is counted, and tried again when the command is given again.
+        none = dict.fromkeys(
+            ("segment_sampled_tokens", "segment_tool_calls", "max_running_context_tokens", "max_retries"), 0
+        )
+        return section.model_copy(update={**none, "mode": "batch", "max_tool_calls": calls})
 
 
 MODES: Mapping[str, Mode] = {
