@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import time
@@ -62,6 +63,7 @@ def end_zygote(zygote: int) -> None:
 
 
 def open_descriptors() -> int:
+    gc.collect()  # an event loop that another test has forgotten must not be closed in between
     return len(os.listdir("/proc/self/fd"))
 
 
